@@ -1,0 +1,93 @@
+//go:build linux
+
+package linux
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"agentos/internal/execution/tool"
+)
+
+// document is a result that can be made smaller. Methods are called by fit only.
+type document interface {
+	// lists are the lists that may lose items from their end, least important last.
+	lists() []list
+	// cuts are JSON pointers to strings that were shortened while reading.
+	cuts() []string
+}
+
+// list is one shortenable list of a document.
+type list struct {
+	pointer string
+	len     int
+	keep    func(n int) // shortens to n items
+}
+
+func listOf[T any](pointer string, s *[]T) list {
+	return list{pointer, len(*s), func(n int) { *s = (*s)[:n] }}
+}
+
+// maxCuts bounds the pointers in one result.
+const maxCuts = 256
+
+// fit renders doc so that the whole result takes at most limit bytes, dropping
+// items from the end of the list that weighs most until it does. What was
+// dropped is listed in Truncated.
+func fit(doc document, limit int) tool.Result {
+	dropped := map[string]bool{}
+	for {
+		r, size, err := render(doc, dropped)
+		if err != nil {
+			return tool.Result{Status: "error", Error: "encode result: " + line(err.Error(), 256)}
+		}
+		if size <= limit {
+			return r
+		}
+		var longest list
+		for _, l := range doc.lists() {
+			if l.len > longest.len {
+				longest = l
+			}
+		}
+		if longest.len == 0 {
+			return tool.Result{Status: "error", Error: fmt.Sprintf("encode result: larger than %d bytes", limit),
+				Next: "ask for less"}
+		}
+		// Aim a little below what is proportional, so that few rounds are needed.
+		n := longest.len * limit / size
+		longest.keep(max(0, min(n, longest.len-1)))
+		dropped[longest.pointer] = true
+	}
+}
+
+func render(doc document, dropped map[string]bool) (tool.Result, int, error) {
+	r := tool.Result{Status: "ok"}
+	data, err := json.Marshal(doc)
+	if err != nil {
+		return r, 0, err
+	}
+	r.Data = data
+	for _, l := range doc.lists() {
+		if dropped[l.pointer] {
+			r.Truncated = append(r.Truncated, l.pointer)
+		}
+	}
+	cuts := doc.cuts()
+	r.Truncated = append(r.Truncated, cuts[:min(len(cuts), maxCuts)]...)
+	whole, err := json.Marshal(r)
+	return r, len(whole), err
+}
+
+// itemPointer is the JSON pointer of a member of list item i.
+func itemPointer(list string, i int, member string) string {
+	var b strings.Builder
+	b.WriteString(list)
+	b.WriteByte('/')
+	b.WriteString(strconv.Itoa(i))
+	b.WriteByte('/')
+	b.WriteString(member)
+	return b.String()
+}
