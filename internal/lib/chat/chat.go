@@ -57,6 +57,29 @@ type Request struct {
 	Tools           []Tool    `json:"tools,omitempty"`
 	MaxOutputTokens int       `json:"max_output_tokens"` // tokens; 1 at least
 	Stream          bool      `json:"stream,omitempty"`
+	// ToolChoice is empty (the server's default), auto, none or required.
+	ToolChoice ToolChoice `json:"tool_choice,omitempty"`
+	// ParallelToolCalls false asks for one call a turn; nil says nothing.
+	ParallelToolCalls *bool     `json:"parallel_tool_calls,omitempty"`
+	Sampling          *Sampling `json:"sampling,omitempty"`
+}
+
+// ToolChoice says whether the model may, must or must not call tools.
+type ToolChoice string
+
+// The tool choices.
+const (
+	ChooseAuto     ToolChoice = "auto"
+	ChooseNone     ToolChoice = "none"
+	ChooseRequired ToolChoice = "required"
+)
+
+// Sampling holds the client's wishes for the sampler. Nil fields are not sent.
+type Sampling struct {
+	Temperature *float64 `json:"temperature,omitempty"` // 0 to 2
+	TopP        *float64 `json:"top_p,omitempty"`       // 0 to 1
+	Seed        *int64   `json:"seed,omitempty"`
+	Stop        []string `json:"stop,omitempty"` // MaxStops at most
 }
 
 // StopReason says why the model stopped.
@@ -98,6 +121,7 @@ const (
 	MaxText          = 1 << 20   // one message's text
 	MaxArguments     = 256 << 10 // one tool call's arguments
 	MaxNameLen       = 128       // tool names and call IDs
+	MaxStops         = 16        // count of stop strings, MaxNameLen bytes each
 	MaxRequestBytes  = 8 << 20   // a whole encoded request
 	MaxResponseBytes = 4 << 20   // a whole encoded response, streamed or not
 )
@@ -114,9 +138,38 @@ func (r *Request) Check() error {
 	case r.MaxOutputTokens < 1:
 		return fmt.Errorf("request has no output limit")
 	}
+	switch r.ToolChoice {
+	case "", ChooseAuto, ChooseNone, ChooseRequired:
+	default:
+		return fmt.Errorf("unknown tool choice %.40q", r.ToolChoice)
+	}
+	for i := range r.Tools {
+		if n := len(r.Tools[i].Name); n == 0 || n > MaxNameLen {
+			return fmt.Errorf("tool %d: name has %d bytes, want 1 to %d", i, n, MaxNameLen)
+		}
+	}
 	for i := range r.Messages {
 		if err := r.Messages[i].check(); err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	return r.Sampling.check()
+}
+
+func (s *Sampling) check() error {
+	switch {
+	case s == nil:
+		return nil
+	case s.Temperature != nil && !(*s.Temperature >= 0 && *s.Temperature <= 2):
+		return fmt.Errorf("temperature %v, want 0 to 2", *s.Temperature)
+	case s.TopP != nil && !(*s.TopP >= 0 && *s.TopP <= 1):
+		return fmt.Errorf("top_p %v, want 0 to 1", *s.TopP)
+	case len(s.Stop) > MaxStops:
+		return fmt.Errorf("%d stop strings, limit %d", len(s.Stop), MaxStops)
+	}
+	for _, w := range s.Stop {
+		if len(w) == 0 || len(w) > MaxNameLen {
+			return fmt.Errorf("stop string has %d bytes, want 1 to %d", len(w), MaxNameLen)
 		}
 	}
 	return nil
@@ -141,6 +194,9 @@ func (m *Message) check() error {
 	}
 	if len(m.ToolCalls) > MaxToolCalls {
 		return fmt.Errorf("%d tool calls, limit %d", len(m.ToolCalls), MaxToolCalls)
+	}
+	if len(m.ToolCallID) > MaxNameLen {
+		return fmt.Errorf("tool call ID longer than %d bytes", MaxNameLen)
 	}
 	for _, c := range m.ToolCalls {
 		if len(c.Arguments) > MaxArguments {
