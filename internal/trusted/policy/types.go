@@ -24,6 +24,7 @@ type Resource struct {
 	Effect string // tools: "read", "write", "admin"
 	Local  bool   // models: served on this machine
 	Owner  uint32 // agents: the owner's UID
+	Trust  string // agents: "normal", "restricted", "quarantined"
 }
 
 // Decision is the answer, with everything needed to explain it.

@@ -1,0 +1,356 @@
+package policy
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+)
+
+//go:embed agentos.cedarschema
+var schemaText []byte
+
+// Schema is the shipped schema, in Cedar's schema syntax.
+func Schema() Source {
+	return Source{Name: "agentos.cedarschema", Text: slices.Clone(schemaText)}
+}
+
+// checker validates policies against the schema, strictly, with cedar-go's type
+// checker, plus what that checker leaves open: see vocabulary.
+type checker struct {
+	schema     *resolved.Schema
+	canonical  string // the schema printed without comments
+	validators map[string]*validate.Validator
+	attrs      map[types.String]bool // every attribute that any type declares
+}
+
+// finding is one message about a policy, with the words by which its place in
+// the source may be found.
+type finding struct {
+	severity Severity
+	text     string
+	words    []string
+}
+
+func newChecker() (*checker, error) {
+	var s schema.Schema
+	if err := s.UnmarshalCedar(schemaText); err != nil {
+		return nil, err
+	}
+	canonical, err := s.MarshalCedar()
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	c := &checker{schema: r, canonical: string(canonical), validators: map[string]*validate.Validator{}, attrs: map[types.String]bool{}}
+	for _, e := range r.Entities {
+		for name := range e.Shape {
+			c.attrs[name] = true
+		}
+	}
+	for _, a := range r.Actions {
+		if a.AppliesTo != nil {
+			for name := range a.AppliesTo.Context {
+				c.attrs[name] = true
+			}
+		}
+	}
+	return c, nil
+}
+
+// policy returns everything wrong with p.
+func (c *checker) policy(p *ast.Policy) []finding {
+	var out []finding
+	used := argTypes(p)
+	declared := c.declaredArgs()
+	extra := map[types.String]resolved.IsType{}
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		if _, ok := declared[name]; !ok {
+			extra[name] = used[name]
+			out = append(out, finding{Warning, fmt.Sprintf("no built-in tool has an argument %q; taken as %s", string(name), typeName(used[name])), []string{string(name)}})
+		}
+	}
+	if err := c.validator(extra).Policy("", p); err != nil {
+		for _, line := range flatten(err) {
+			out = append(out, finding{Error, line, quotedWords(line)})
+		}
+	}
+	return append(out, c.vocabulary(p)...)
+}
+
+func flatten(err error) []string {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		var out []string
+		for _, e := range joined.Unwrap() {
+			out = append(out, flatten(e)...)
+		}
+		return out
+	}
+	return []string{err.Error()}
+}
+
+func (c *checker) declaredArgs() resolved.RecordType {
+	for _, a := range c.schema.Actions {
+		if args, ok := a.AppliesTo.Context["args"].Type.(resolved.RecordType); ok {
+			return args
+		}
+	}
+	return nil
+}
+
+// validator is the schema's, with extra optional arguments. Arguments of tools
+// that aren't built in have no declared type: each policy gives it by use, and a
+// call whose argument has another type is an error while deciding, a denial.
+func (c *checker) validator(extra map[types.String]resolved.IsType) *validate.Validator {
+	var key strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
+		fmt.Fprintf(&key, "%q:%s,", string(name), typeName(extra[name]))
+	}
+	if v, ok := c.validators[key.String()]; ok {
+		return v
+	}
+	s := *c.schema
+	if len(extra) > 0 {
+		s.Actions = maps.Clone(s.Actions)
+		args := maps.Clone(c.declaredArgs())
+		if args == nil {
+			args = resolved.RecordType{}
+		}
+		for name, t := range extra {
+			args[name] = resolved.Attribute{Type: t, Optional: true}
+		}
+		for uid, a := range s.Actions {
+			to := *a.AppliesTo
+			to.Context = maps.Clone(to.Context)
+			to.Context["args"] = resolved.Attribute{Type: args}
+			a.AppliesTo = &to
+			s.Actions[uid] = a
+		}
+	}
+	v := validate.New(&s)
+	c.validators[key.String()] = v
+	return v
+}
+
+// closed lists the attributes whose strings are a closed set. A mistyped value
+// in a forbid would never match, and so silently allow.
+var closed = map[types.String][]string{
+	"trust":  {"normal", "restricted", "quarantined"},
+	"effect": {"read", "write", "admin"},
+}
+
+// vocabulary checks what the type checker accepts: comparing a closed attribute
+// with a string outside its set, and `has` of a name that nothing declares.
+func (c *checker) vocabulary(p *ast.Policy) []finding {
+	var out []finding
+	compare := func(a, b ast.IsNode) {
+		acc, ok := a.(ast.NodeTypeAccess)
+		if !ok || closed[acc.Value] == nil || !isVariable(acc.Arg, "principal", "resource") {
+			return
+		}
+		for _, s := range literalStrings(b) {
+			if !slices.Contains(closed[acc.Value], s) {
+				out = append(out, finding{Error, fmt.Sprintf("%q is no %s: there are %s", s, acc.Value, strings.Join(closed[acc.Value], ", ")), []string{s}})
+			}
+		}
+	}
+	visit(p, func(n ast.IsNode) {
+		switch n := n.(type) {
+		case ast.NodeTypeEquals:
+			compare(n.Left, n.Right)
+			compare(n.Right, n.Left)
+		case ast.NodeTypeNotEquals:
+			compare(n.Left, n.Right)
+			compare(n.Right, n.Left)
+		case ast.NodeTypeContains:
+			compare(n.Right, n.Left)
+		case ast.NodeTypeHas:
+			if isVariable(n.Arg, "principal", "resource", "context") && !c.attrs[n.Value] {
+				out = append(out, finding{Error, fmt.Sprintf("attribute `%s` is declared nowhere in the schema", n.Value), []string{string(n.Value)}})
+			}
+		}
+	})
+	return out
+}
+
+// argTypes finds the arguments that p reads, each with the type that its use
+// asks for; String where the use leaves it open.
+func argTypes(p *ast.Policy) map[types.String]resolved.IsType {
+	found := map[types.String]bool{}
+	hints := map[types.String]resolved.IsType{}
+	hint := func(t resolved.IsType, nodes ...ast.IsNode) {
+		for _, n := range nodes {
+			if name, ok := argName(n); ok && t != nil && hints[name] == nil {
+				hints[name] = t
+			}
+		}
+	}
+	for _, cond := range p.Conditions {
+		hint(resolved.BoolType{}, cond.Body)
+	}
+	visit(p, func(n ast.IsNode) {
+		if name, ok := argName(n); ok {
+			found[name] = true
+		}
+		if h, ok := n.(ast.NodeTypeHas); ok && isArgs(h.Arg) {
+			found[h.Value] = true
+		}
+		hintFrom(n, hint)
+	})
+	out := map[types.String]resolved.IsType{}
+	for name := range found {
+		out[name] = resolved.StringType{}
+		if t := hints[name]; t != nil {
+			out[name] = t
+		}
+	}
+	return out
+}
+
+func hintFrom(n ast.IsNode, hint func(resolved.IsType, ...ast.IsNode)) {
+	long, boolean := resolved.LongType{}, resolved.BoolType{}
+	switch n := n.(type) {
+	case ast.NodeTypeLike:
+		hint(resolved.StringType{}, n.Arg)
+	case ast.NodeTypeLessThan:
+		hint(long, n.Left, n.Right)
+	case ast.NodeTypeLessThanOrEqual:
+		hint(long, n.Left, n.Right)
+	case ast.NodeTypeGreaterThan:
+		hint(long, n.Left, n.Right)
+	case ast.NodeTypeGreaterThanOrEqual:
+		hint(long, n.Left, n.Right)
+	case ast.NodeTypeAdd:
+		hint(long, n.Left, n.Right)
+	case ast.NodeTypeSub:
+		hint(long, n.Left, n.Right)
+	case ast.NodeTypeMult:
+		hint(long, n.Left, n.Right)
+	case ast.NodeTypeNegate:
+		hint(long, n.Arg)
+	case ast.NodeTypeNot:
+		hint(boolean, n.Arg)
+	case ast.NodeTypeAnd:
+		hint(boolean, n.Left, n.Right)
+	case ast.NodeTypeOr:
+		hint(boolean, n.Left, n.Right)
+	case ast.NodeTypeIfThenElse:
+		hint(boolean, n.If)
+	case ast.NodeTypeEquals:
+		hint(literalType(n.Left), n.Right)
+		hint(literalType(n.Right), n.Left)
+	case ast.NodeTypeNotEquals:
+		hint(literalType(n.Left), n.Right)
+		hint(literalType(n.Right), n.Left)
+	case ast.NodeTypeContains:
+		if set, ok := n.Left.(ast.NodeTypeSet); ok && len(set.Elements) > 0 {
+			hint(literalType(set.Elements[0]), n.Right)
+		}
+	}
+}
+
+func literalType(n ast.IsNode) resolved.IsType {
+	if v, ok := n.(ast.NodeValue); ok {
+		switch v.Value.(type) {
+		case types.Long:
+			return resolved.LongType{}
+		case types.Boolean:
+			return resolved.BoolType{}
+		case types.String:
+			return resolved.StringType{}
+		}
+	}
+	return nil
+}
+
+func typeName(t resolved.IsType) string {
+	switch t.(type) {
+	case resolved.LongType:
+		return "Long"
+	case resolved.BoolType:
+		return "Bool"
+	}
+	return "String"
+}
+
+// visit calls fn for every node of p's conditions.
+func visit(p *ast.Policy, fn func(ast.IsNode)) {
+	for _, cond := range p.Conditions {
+		ast.Inspect(ast.NewNode(cond.Body), func(n ast.IsNode) bool { fn(n); return true })
+	}
+}
+
+func isVariable(n ast.IsNode, names ...string) bool {
+	v, ok := n.(ast.NodeTypeVariable)
+	return ok && slices.Contains(names, string(v.Name))
+}
+
+// isArgs matches `context.args`, argName `context.args.NAME`.
+func isArgs(n ast.IsNode) bool {
+	a, ok := n.(ast.NodeTypeAccess)
+	return ok && a.Value == "args" && isVariable(a.Arg, "context")
+}
+
+func argName(n ast.IsNode) (types.String, bool) {
+	a, ok := n.(ast.NodeTypeAccess)
+	return a.Value, ok && isArgs(a.Arg)
+}
+
+func literalStrings(n ast.IsNode) []string {
+	switch n := n.(type) {
+	case ast.NodeValue:
+		if s, ok := n.Value.(types.String); ok {
+			return []string{string(s)}
+		}
+	case ast.NodeTypeSet:
+		var out []string
+		for _, e := range n.Elements {
+			out = append(out, literalStrings(e)...)
+		}
+		return out
+	}
+	return nil
+}
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// quotedWords picks the names out of a type checker's message, last part first:
+// for `context.args.lines` that is "lines".
+func quotedWords(msg string) []string {
+	var out []string
+	for _, m := range quoted.FindAllStringSubmatch(msg, -1) {
+		w := strings.TrimSuffix(m[1], `"`)
+		w = w[strings.LastIndexAny(w, `"`)+1:]
+		if !strings.HasSuffix(m[1], `"`) {
+			w = w[strings.LastIndexAny(w, ".:")+1:]
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// at finds the first token that is one of the finding's words; the policy's
+// first token when there is none.
+func (f finding) at(st []token) token {
+	for _, w := range f.words {
+		for _, t := range st {
+			if t.text == w || t.kind == tokString && t.text == `"`+w+`"` {
+				return t
+			}
+		}
+	}
+	return st[0]
+}
