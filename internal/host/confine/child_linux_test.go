@@ -97,8 +97,27 @@ func act(o order, a *answer, probes []probe) {
 			a.Err = err.Error()
 		}
 	case "state":
-		a.Numbers = state()
+		var err error
+		if a.Numbers, err = state(); err != nil {
+			a.Err = err.Error()
+		}
+	case "talk":
+		a.Output, a.Err = talk(a.Report, o.Plan.Connect[0])
 	}
+}
+
+// talk uses the connection that Apply made: one line there, one line back.
+func talk(r Report, path string) (string, string) {
+	c := r.Conns[path]
+	if _, err := c.Write([]byte("ping\n")); err != nil {
+		return "", err.Error()
+	}
+	b := make([]byte, 16)
+	n, err := c.Read(b)
+	if err != nil {
+		return "", err.Error()
+	}
+	return string(b[:n]), ""
 }
 
 func become(o order) error {

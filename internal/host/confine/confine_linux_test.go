@@ -1,9 +1,12 @@
 package confine
 
 import (
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 )
 
 // Spec: OSA-02, AOS-17. Every probe succeeds (or gets past the permission) in
@@ -90,6 +93,142 @@ func TestFiles(t *testing.T) {
 			if a.Before[f] != "" || a.After[f] != "EACCES" {
 				t.Errorf("%s %s: before %q, after %q, want EACCES after", layer, f, a.Before[f], a.After[f])
 			}
+		}
+	}
+}
+
+// Spec: OSA-02. Every thread is without privilege, and the limits hold.
+func TestState(t *testing.T) {
+	t.Parallel()
+	for _, uid := range []int{0, 54321} {
+		plan := Plan{Profile: Tool, Procs: true, NonRoot: uid != 0, OpenFiles: 64}
+		a := run(t, order{Plan: plan, Layer: "all", Do: "state", UID: uid, Groups: []int{54322}})
+		if a.Err != "" {
+			t.Fatal(a.Err)
+		}
+		want := map[string]int64{
+			"min nnp": 1, "min seccomp": 2, "caps": 0, "Max core file size": 0,
+			"Max file size": 0, "Max open files": 64, "owner": 0,
+		}
+		for k, v := range want {
+			if got := a.Numbers[k]; got != v {
+				t.Errorf("uid %d: %s is %d, want %d", uid, k, got, v)
+			}
+		}
+		if a.Numbers["threads"] < 4 {
+			t.Errorf("uid %d: only %d threads looked at", uid, a.Numbers["threads"])
+		}
+		if a.Report.Bounding != (uid == 0) {
+			t.Errorf("uid %d: bounding set dropped: %v", uid, a.Report.Bounding)
+		}
+	}
+	// The control: without Apply the same process is dumpable and privileged.
+	a := run(t, order{Plan: Plan{Profile: Tool}, Layer: "none", Do: "state"})
+	if a.Numbers["min nnp"] != 0 || a.Numbers["min seccomp"] != 0 || a.Numbers["caps"] == 0 {
+		t.Errorf("control: %v", a.Numbers)
+	}
+}
+
+func TestRootRefused(t *testing.T) {
+	t.Parallel()
+	plan := Plan{Name: "x", Profile: Loop, NonRoot: true}
+	for name, o := range map[string]order{
+		"root":    {},
+		"group 0": {UID: 54321, Groups: []int{0, 5}},
+	} {
+		o.Plan, o.Layer, o.Do = plan, "all", "none"
+		if a := run(t, o); !strings.Contains(a.Err, ErrRoot.Error()) {
+			t.Errorf("%s: got %q, want a refusal", name, a.Err)
+		}
+	}
+	o := order{Plan: plan, Layer: "all", Do: "none", UID: 54321, Groups: []int{5}}
+	if a := run(t, o); a.Err != "" {
+		t.Errorf("non-root: %s", a.Err)
+	}
+}
+
+// Landlock of this kernel doesn't stop connect to a pathname socket, so the
+// filter must; what the plan declares was connected before.
+func TestConnect(t *testing.T) {
+	t.Parallel()
+	sock := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			done <- err.Error()
+			return
+		}
+		defer func() { _ = c.Close() }()
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		b := make([]byte, 16)
+		n, err := c.Read(b)
+		if err == nil {
+			_, err = c.Write([]byte("pong\n"))
+		}
+		if err != nil {
+			done <- err.Error()
+			return
+		}
+		done <- string(b[:n])
+	}()
+	a := run(t, order{Plan: Plan{Profile: Tool, Connect: []string{sock}}, Layer: "all", Do: "talk"})
+	if a.Err != "" || a.Output != "pong\n" {
+		t.Errorf("got %q, error %q", a.Output, a.Err)
+	}
+	if got := <-done; got != "ping\n" {
+		t.Errorf("server got %q", got)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a = run(t, order{Plan: Plan{Profile: Tool, Connect: []string{sock}}, Layer: "all", Do: "talk"})
+	if !strings.Contains(a.Err, "connect socket") {
+		t.Errorf("nobody listens: got %q", a.Err)
+	}
+}
+
+func TestExec(t *testing.T) {
+	t.Parallel()
+	plan := Plan{
+		Profile: Tool,
+		Read:    []string{"/var/lib/dpkg", "/usr/share/dpkg", "/etc/dpkg"},
+		Exec:    []string{"/usr/bin/dpkg-query", "/usr/lib", "/lib", "/lib64"},
+	}
+	a := run(t, order{Plan: plan, Layer: "all", Do: "exec", UID: 54321,
+		Argv: []string{"/usr/bin/dpkg-query", "-W", "-f", "${Package}", "bash"}})
+	if a.Err != "" || a.Output != "bash" || a.Report.Profile != ToolExec {
+		t.Errorf("dpkg-query: %q, error %q, profile %q", a.Output, a.Err, a.Report.Profile)
+	}
+	for _, argv := range [][]string{{"/bin/cat", "/etc/passwd"}, {"/usr/bin/dpkg", "--version"}} {
+		a := run(t, order{Plan: plan, Layer: "all", Do: "exec", Argv: argv})
+		if !strings.Contains(a.Err, "permission denied") {
+			t.Errorf("%v: got %q, %q, want permission denied", argv, a.Output, a.Err)
+		}
+		if c := run(t, order{Plan: plan, Layer: "none", Do: "exec", Argv: argv}); c.Err != "" {
+			t.Errorf("%v: control: %s", argv, c.Err)
+		}
+	}
+}
+
+func TestPlanRefused(t *testing.T) {
+	t.Parallel()
+	for name, p := range map[string]Plan{
+		"no profile":      {},
+		"unknown profile": {Profile: "x"},
+		"loop with files": {Profile: Loop, Read: []string{"/etc"}},
+		"shim with procs": {Profile: Shim, Procs: true},
+		"loop that talks": {Profile: Loop, Connect: []string{"/run/x"}},
+		"relative path":   {Profile: Tool, Read: []string{"etc"}},
+		"unclean path":    {Profile: Tool, Read: []string{"/etc/../root"}},
+		"exec of nothing": {Profile: ToolExec},
+	} {
+		if err := p.check(); err == nil {
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,16 +118,66 @@ func makePair() error {
 	return nil
 }
 
-// state reads what Apply set, from inside, where the profile still lets it.
-func state() map[string]int64 {
-	out := map[string]int64{}
-	for name, res := range map[string]int{"core": unix.RLIMIT_CORE, "fsize": unix.RLIMIT_FSIZE, "nofile": unix.RLIMIT_NOFILE} {
-		var l unix.Rlimit
-		if err := unix.Getrlimit(res, &l); err != nil {
-			out[name] = -1
-			continue
-		}
-		out[name] = int64(l.Max)
+// state reads what Apply set from /proc/self, of every thread. Limits are the
+// hard ones; "owner" is who owns /proc/self, which is root for a process that is
+// not dumpable.
+func state() (map[string]int64, error) {
+	out := map[string]int64{"min nnp": 1, "min seccomp": 2, "caps": 0, "threads": 0}
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return nil, err
 	}
-	return out
+	for _, task := range tasks {
+		b, err := os.ReadFile("/proc/self/task/" + task.Name() + "/status")
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // the thread ended
+		}
+		if err != nil {
+			return nil, err
+		}
+		out["threads"]++
+		out["min nnp"] = min(out["min nnp"], field(b, "NoNewPrivs", 10))
+		out["min seccomp"] = min(out["min seccomp"], field(b, "Seccomp", 10))
+		for _, c := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+			if c != "CapBnd" || os.Getuid() == 0 {
+				out["caps"] |= field(b, c, 16)
+			}
+		}
+	}
+	b, err := os.ReadFile("/proc/self/limits")
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range []string{"Max core file size", "Max file size", "Max open files"} {
+		_, rest, _ := strings.Cut(string(b), n)
+		f := strings.Fields(rest)
+		if len(f) < 2 {
+			return nil, fmt.Errorf("no limit %q", n)
+		}
+		if f[1] == "unlimited" { // in the control
+			f[1] = "9223372036854775807"
+		}
+		if out[n], err = strconv.ParseInt(f[1], 10, 64); err != nil {
+			return nil, err
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(unix.AT_FDCWD, "/proc/self/status", &st, 0); err != nil {
+		return nil, err
+	}
+	out["owner"] = int64(st.Uid)
+	return out, nil
+}
+
+func field(b []byte, name string, base int) int64 {
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(v), base, 64)
+			if err != nil {
+				return -1
+			}
+			return n
+		}
+	}
+	return -1
 }
