@@ -3,6 +3,8 @@
 package linux
 
 import (
+	"os"
+	"runtime"
 	"slices"
 
 	"agentos/internal/execution/tool"
@@ -22,6 +24,21 @@ func Confine(h Host, name string, raw []byte) (tool.Confinement, error) {
 	switch a := args.(type) {
 	case systemArgs:
 		return h.confineSystem(a), nil
+	case npuArgs:
+		return h.confineNPU(), nil
+	case packageArgs:
+		return h.confinePackage(), nil
+	case serviceArgs:
+		if _, err := os.Stat(h.Bus); err != nil {
+			return tool.Confinement{}, nil // the result will say that there is no bus
+		}
+		return tool.Confinement{Connect: []string{h.Bus}}, nil
+	case journalArgs:
+		c := h.program(h.Journalctl)
+		c.Read = append(c.Read, h.journalDirs()...)
+		c.Read = append(c.Read, "/etc/machine-id")
+		c.Groups = []string{"systemd-journal"}
+		return c, nil
 	}
 	return tool.Confinement{}, fault.New(fault.NotFound, "ask for one of the tools in the catalogue", "find tool %q", name)
 }
@@ -49,4 +66,55 @@ func (h Host) paths(list ...string) []string {
 		out[i] = h.path(p)
 	}
 	return out
+}
+
+func (h Host) confineNPU() tool.Confinement {
+	// Class entries are links into /sys/devices; nodes and modules are looked at
+	// by name, which needs no right.
+	c := tool.Confinement{Read: h.paths("/sys/class/accel", "/sys/class/drm", "/sys/class/calculet", "/sys/devices")}
+	for _, m := range npuModules {
+		if h.exists("/sys/module/" + m + "/version") {
+			c.Read = append(c.Read, h.path("/sys/module/"+m+"/version"))
+		}
+	}
+	c.Read = append(c.Read, h.paths(h.libraryDirs()...)...)
+	return c
+}
+
+func (h Host) confinePackage() tool.Confinement {
+	var c tool.Confinement
+	if hasRPM(h) {
+		c = h.program(h.RPM)
+		c.Read = append(c.Read, "/usr/lib/rpm", "/etc/rpm")
+		c.Read = append(c.Read, h.rpmDirs()...)
+	}
+	c.Read = append(c.Read, h.paths(dpkgStatus, pacmanLocal)...)
+	return c
+}
+
+// program is what a dynamically linked program needs to start: itself, its
+// loader, the folders of shared libraries.
+func (h Host) program(path string) tool.Confinement {
+	return tool.Confinement{Exec: append([]string{path}, loaders()...), Read: sharedLibraries()}
+}
+
+// loaders are the dynamic loaders of glibc and musl.
+func loaders() []string {
+	if runtime.GOARCH == "arm64" {
+		return []string{"/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-aarch64.so.1"}
+	}
+	return []string{"/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"}
+}
+
+// sharedLibraries are the folders that hold a system program's libraries:
+// Debian's multiarch folder, or /usr/lib64, or /usr/lib, in that order.
+func sharedLibraries() []string {
+	for _, group := range [][]string{
+		{"/usr/lib/" + triplet(), "/lib/" + triplet()}, {"/usr/lib64", "/lib64"}, {"/usr/lib", "/lib"},
+	} {
+		if st, err := os.Stat(group[0]); err == nil && st.IsDir() && triplet() != "" {
+			return append(group, "/usr/lib/systemd")
+		}
+	}
+	return nil
 }

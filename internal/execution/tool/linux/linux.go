@@ -108,6 +108,14 @@ func call(ctx context.Context, h Host, d tool.Descriptor, raw []byte) (document,
 	switch a := args.(type) {
 	case systemArgs:
 		return inspectSystem(ctx, h, a)
+	case npuArgs:
+		return inspectNPU(ctx, h)
+	case packageArgs:
+		return queryPackage(ctx, h, a)
+	case serviceArgs:
+		return inspectService(ctx, h, a)
+	case journalArgs:
+		return readJournal(ctx, h, a)
 	}
 	return nil, fault.New(fault.NotFound, "ask for one of the tools in the catalogue", "find tool %q", d.Name)
 }
