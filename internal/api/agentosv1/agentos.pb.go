@@ -3377,7 +3377,8 @@ func (*ConfigRequest) Descriptor() ([]byte, []int) {
 type ConfigResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Values        []*ConfigValue         `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
-	Files         []string               `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"` // read, in order
+	Files         []string               `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`     // read, in order
+	Notices       []string               `protobuf:"bytes,3,rep,name=notices,proto3" json:"notices,omitempty"` // worth telling a person: unused variables, aliases
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3422,6 +3423,13 @@ func (x *ConfigResponse) GetValues() []*ConfigValue {
 func (x *ConfigResponse) GetFiles() []string {
 	if x != nil {
 		return x.Files
+	}
+	return nil
+}
+
+func (x *ConfigResponse) GetNotices() []string {
+	if x != nil {
+		return x.Notices
 	}
 	return nil
 }
@@ -3794,10 +3802,11 @@ const file_agentos_v1_agentos_proto_rawDesc = "" +
 	"\x05value\x18\x03 \x01(\tR\x05value\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x12\n" +
 	"\x04next\x18\x05 \x01(\tR\x04next\"\x0f\n" +
-	"\rConfigRequest\"W\n" +
+	"\rConfigRequest\"q\n" +
 	"\x0eConfigResponse\x12/\n" +
 	"\x06values\x18\x01 \x03(\v2\x17.agentos.v1.ConfigValueR\x06values\x12\x14\n" +
-	"\x05files\x18\x02 \x03(\tR\x05files\"y\n" +
+	"\x05files\x18\x02 \x03(\tR\x05files\x12\x18\n" +
+	"\anotices\x18\x03 \x03(\tR\anotices\"y\n" +
 	"\vConfigValue\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
