@@ -153,7 +153,8 @@ var closed = map[types.String][]string{
 }
 
 // vocabulary checks what the type checker accepts: comparing a closed attribute
-// with a string outside its set, and `has` of a name that nothing declares.
+// with a string outside its set, `has` of a name that nothing declares, and
+// comparing entities that are never of one type.
 func (c *checker) vocabulary(p *ast.Policy) []finding {
 	var out []finding
 	compare := func(a, b ast.IsNode) {
@@ -167,14 +168,20 @@ func (c *checker) vocabulary(p *ast.Policy) []finding {
 			}
 		}
 	}
+	equal := func(a, b ast.IsNode) {
+		compare(a, b)
+		compare(b, a)
+		x, y := entityTypes(p, a), entityTypes(p, b)
+		if len(x) > 0 && len(y) > 0 && !slices.ContainsFunc(x, func(t types.EntityType) bool { return slices.Contains(y, t) }) {
+			out = append(out, finding{Error, fmt.Sprintf("`%s` and `%s` are never equal: %s and %s are different types", source(a), source(b), x[0], y[0]), nil})
+		}
+	}
 	visit(p, func(n ast.IsNode) {
 		switch n := n.(type) {
 		case ast.NodeTypeEquals:
-			compare(n.Left, n.Right)
-			compare(n.Right, n.Left)
+			equal(n.Left, n.Right)
 		case ast.NodeTypeNotEquals:
-			compare(n.Left, n.Right)
-			compare(n.Right, n.Left)
+			equal(n.Left, n.Right)
 		case ast.NodeTypeContains:
 			compare(n.Right, n.Left)
 		case ast.NodeTypeHas:
@@ -184,6 +191,49 @@ func (c *checker) vocabulary(p *ast.Policy) []finding {
 		}
 	})
 	return out
+}
+
+// entityTypes lists the types that an entity expression can have within p's
+// scope; nothing when it is no such expression or its types aren't known.
+func entityTypes(p *ast.Policy, n ast.IsNode) []types.EntityType {
+	switch n := n.(type) {
+	case ast.NodeValue:
+		if uid, ok := n.Value.(types.EntityUID); ok {
+			return []types.EntityType{uid.Type}
+		}
+	case ast.NodeTypeAccess:
+		if n.Value == "owner" && isVariable(n.Arg, "principal", "resource") {
+			return []types.EntityType{typeOwner}
+		}
+	case ast.NodeTypeVariable:
+		var out []types.EntityType
+		uids := scopeActions(p.Action)
+		for _, a := range actions {
+			if !slices.Contains(uids, a.uid) || !scopeAdmits(p.Principal, a.principal) || !scopeAdmits(p.Resource, a.resource) {
+				continue
+			}
+			switch n.Name {
+			case "principal":
+				out = append(out, a.principal)
+			case "resource":
+				out = append(out, a.resource)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+func scopeAdmits(s ast.IsScopeNode, t types.EntityType) bool {
+	switch s := s.(type) {
+	case ast.ScopeTypeEq:
+		return s.Entity.Type == t
+	case ast.ScopeTypeIs:
+		return s.Type == t
+	case ast.ScopeTypeIsIn:
+		return s.Type == t
+	}
+	return true
 }
 
 // argTypes finds the arguments that p reads, each with the type that its use

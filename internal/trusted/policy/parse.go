@@ -10,10 +10,15 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
+	publicast "github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-type annotation = ast.AnnotationType
+// cedar-go's public AST wraps the x/exp one; these name both.
+type (
+	annotation = ast.AnnotationType
+	policyAST  = publicast.Policy
+)
 
 // compiler collects policies and problems over the files of one Compile.
 type compiler struct {
@@ -73,7 +78,10 @@ func (c *compiler) file(i int, f Source) {
 		}
 	}
 	before := len(c.problems)
-	for _, st := range stmts {
+	for i, st := range stmts {
+		if lerr != nil && i == len(stmts)-1 && st[len(st)-1].text != ";" {
+			continue // cut off by what was reported already
+		}
 		c.statement(f, st)
 	}
 	if lerr == nil && len(c.problems) == before {
@@ -165,16 +173,21 @@ func locate(err error, st []token) (line, col int, msg string) {
 	if l == 1 {
 		col += first.col - 1
 	}
-	if i := slices.IndexFunc(st, func(t token) bool { return t.line == line && t.col == col }); i > 0 && !strings.HasPrefix(msg, "got ") {
-		if st[i].text != ";" || strings.Contains(msg, "got "+st[i-1].text+" ") {
-			i--
-		}
-		line, col = st[i].line, st[i].col
+	i := slices.IndexFunc(st, func(t token) bool { return t.line == line && t.col == col })
+	switch {
+	case i < 0: // the end of the statement
+		i = len(st) - 1
+	case i > 0 && !strings.HasPrefix(msg, "got "):
+		i--
 	}
+	line, col = st[i].line, st[i].col
 	msg = strings.TrimPrefix(msg, "exact ")
 	if w, ok := strings.CutPrefix(msg, "got "); ok {
 		if got, want, ok := strings.Cut(w, " want "); ok {
 			msg = fmt.Sprintf("expected %q, found %q", want, got)
+			if got == "" {
+				msg = fmt.Sprintf("expected %q after this", want)
+			}
 		}
 	}
 	return line, col, msg

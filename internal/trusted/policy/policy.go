@@ -127,13 +127,19 @@ func Compile(files []Source) (*Set, error) {
 	if c.problems.failed() {
 		return nil, c.problems
 	}
-	s := &Set{rules: c.rules, warnings: c.problems, byID: make(map[cedar.PolicyID]int, len(c.rules))}
-	for i := range s.rules {
-		s.byID[s.rules[i].id] = i
-	}
-	s.index = newIndex(s.rules)
+	s := newSet(c.rules)
+	s.warnings = c.problems
 	s.revision = revision(check.canonical, s.rules)
 	return s, nil
+}
+
+// newSet indexes rules; their IDs are unique.
+func newSet(rules []rule) *Set {
+	s := &Set{rules: rules, byID: make(map[cedar.PolicyID]int, len(rules)), index: newIndex(rules)}
+	for i := range rules {
+		s.byID[rules[i].id] = i
+	}
+	return s
 }
 
 // Revision names schema and policies: "sha256:…". Comments, layout, file names
