@@ -67,7 +67,7 @@ type File struct {
 	Path      string // slash-separated, relative to the root
 	Test      bool
 	Generated bool
-	Linux     bool // excluded from the windows or the darwin build
+	Specific  bool // not part of every platform's build
 	Lines     int
 	AST       *ast.File
 	Imports   []string
@@ -170,7 +170,7 @@ func (t *Tree) parse(rel string) (*File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("match %q: %w", rel, err)
 		}
-		f.Linux = f.Linux || !ok
+		f.Specific = f.Specific || !ok
 	}
 	return f, nil
 }

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -59,8 +60,16 @@ func platform(t *Tree) []Finding {
 		if !Portable(p.Dir) {
 			continue
 		}
+		everywhere := map[string]bool{}
 		for _, f := range p.code() {
-			for _, leak := range leaks(t, f) {
+			if !f.Specific {
+				for _, x := range exported(f) {
+					everywhere[x.name] = true
+				}
+			}
+		}
+		for _, f := range p.code() {
+			for _, leak := range leaks(t, f, everywhere) {
 				out = append(out, Finding{leak.Where, leak.Msg, why})
 			}
 		}
@@ -68,27 +77,50 @@ func platform(t *Tree) []Finding {
 	return out
 }
 
-// leaks lists what of a platform a portable file shows. A file that is built
-// for one platform may use it but not export it.
-func leaks(t *Tree, f *File) []Finding {
-	var out []Finding
-	if f.Linux {
-		for _, d := range f.AST.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.IsExported() {
-				out = append(out, Finding{Where: t.at(fn.Pos()), Msg: "exports " + fn.Name.Name + " on one platform only"})
+type export struct {
+	name string
+	node ast.Node // the signature of a function, the definition of a type
+}
+
+// exported lists the exported functions and types of a file. Methods count
+// under their own name: a type that gains one on a platform is another type.
+func exported(f *File) []export {
+	var out []export
+	for _, d := range f.AST.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() {
+				out = append(out, export{d.Name.Name, d.Type})
 			}
-			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE {
-				for _, s := range g.Specs {
-					if ts, ok := s.(*ast.TypeSpec); ok && ts.Name.IsExported() {
-						out = append(out, Finding{Where: t.at(ts.Pos()), Msg: "exports " + ts.Name.Name + " on one platform only"})
-					}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				if ts, ok := s.(*ast.TypeSpec); ok && ts.Name.IsExported() {
+					out = append(out, export{ts.Name.Name, ts.Type})
 				}
+			}
+		}
+	}
+	return out
+}
+
+// leaks lists what of a platform a portable package shows. A file that is built
+// for some platforms only may use theirs, but what it exports must exist
+// everywhere and name no type of the platform.
+func leaks(t *Tree, f *File, everywhere map[string]bool) []Finding {
+	var out []Finding
+	if f.Specific {
+		for _, x := range exported(f) {
+			if !everywhere[x.name] {
+				out = append(out, Finding{Where: t.at(x.node.Pos()), Msg: "exports " + x.name + " on some platforms only"})
+			}
+			if typ := platformType(f, x.node); typ != "" {
+				out = append(out, Finding{Where: t.at(x.node.Pos()), Msg: x.name + " shows platform type " + typ})
 			}
 		}
 		return out
 	}
 	for _, imp := range f.Imports {
-		if slices.ContainsFunc(platformImports(), func(p string) bool { return below(imp, p) }) {
+		if isPlatform(imp) {
 			out = append(out, Finding{Where: f.Path, Msg: "imports platform package " + imp})
 		}
 		if to := t.local(imp); below(to, "internal/host") {
@@ -107,6 +139,28 @@ func leaks(t *Tree, f *File) []Finding {
 		return true
 	})
 	return out
+}
+
+func isPlatform(imp string) bool {
+	return slices.ContainsFunc(platformImports(), func(p string) bool { return below(imp, p) })
+}
+
+// platformType returns the first selector below n that belongs to a platform
+// package which the file imports.
+func platformType(f *File, n ast.Node) string {
+	found := ""
+	ast.Inspect(n, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok || found != "" {
+			return found == ""
+		}
+		x, ok := sel.X.(*ast.Ident)
+		if ok && slices.ContainsFunc(f.Imports, func(imp string) bool { return isPlatform(imp) && path.Base(imp) == x.Name }) {
+			found = x.Name + "." + sel.Sel.Name
+		}
+		return true
+	})
+	return found
 }
 
 // contracts compares the catalogue with who really imports internal/host.
