@@ -35,6 +35,9 @@ func Apply(p Plan) (Report, error) {
 	if p.Profile == ToolExec {
 		primeProcesses()
 	}
+	// For ps: a binary run by descriptor is named after the descriptor. Where
+	// /proc is not mounted the name stays.
+	_ = os.WriteFile("/proc/self/comm", []byte(p.Name), 0)
 	conns, err := connect(p.Connect)
 	if err != nil {
 		return r, p.fault(err, fault.Unavailable, "start the service that owns the socket")

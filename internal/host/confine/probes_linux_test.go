@@ -159,6 +159,7 @@ func common() []probe {
 		{"pidfd_open", "", func() error { return opened(unix.PidfdOpen(otherPID, 0)) }},
 		{"memfd_create", "", func() error { return opened(unix.MemfdCreate("x", unix.MFD_CLOEXEC)) }},
 		{"setresuid", "", func() error { u := uintptr(os.Geteuid()); return raw(unix.SYS_SETRESUID, u, u, u) }},
+		{"setpgid", "ESRCH", func() error { return unix.Setpgid(1<<22-1, 0) }},
 		{"capset", "EFAULT", func() error { return raw(unix.SYS_CAPSET, 0, 0) }},
 		{"prctl other", "", func() error { return raw(unix.SYS_PRCTL, unix.PR_GET_DUMPABLE) }},
 		{"fcntl setown", "", func() error { return raw(unix.SYS_FCNTL, 0, unix.F_SETOWN, 0) }},

@@ -44,12 +44,13 @@ func files() []string {
 	}, perArch([]string{"newfstatat"}, []string{"fstatat"})...)
 }
 
-// children are what libc programs need to start, work and be waited for.
+// children are what libc programs need to start, work and be waited for. Neither
+// setsid nor setpgid: a child that left its process group would survive a kill.
 func children() []string {
 	return append([]string{
 		"execve", "mmap", "mprotect", "mremap", "brk", "set_tid_address",
 		"prlimit64", "wait4", "waitid", "pipe2",
-		"umask", "chdir", "fchdir", "setpgid", "setsid", "pselect6",
+		"umask", "chdir", "fchdir", "pselect6",
 		"pidfd_send_signal", "capget", "clock_getres", "msync", "mincore",
 		"rt_sigsuspend", "rt_sigtimedwait", "sched_getparam", "sched_getscheduler",
 	}, perArch([]string{
