@@ -71,7 +71,7 @@ func child(args []string) int {
 		}
 	case "block": // says so, and waits for ever
 		fmt.Println("ready")
-		select {}
+		<-time.After(time.Hour) // a bare select would be a deadlock to the runtime
 	case "family": // a grandchild in the same group
 		cmd := exec.Command("/bin/sleep", "1000")
 		if err := cmd.Start(); err != nil {
@@ -81,7 +81,7 @@ func child(args []string) int {
 		if args[1] == "leave" {
 			return 0
 		}
-		select {}
+		<-time.After(time.Hour) // a bare select would be a deadlock to the runtime
 	case "parent": // starts a child by Start, tells its pid, and blocks
 		self, err := OpenBinary("/proc/self/exe")
 		if err != nil {
@@ -92,7 +92,7 @@ func child(args []string) int {
 			return 2
 		}
 		fmt.Println(p.PID())
-		select {}
+		<-time.After(time.Hour) // a bare select would be a deadlock to the runtime
 	}
 	return 0
 }
@@ -170,7 +170,7 @@ func TestDescriptors(t *testing.T) {
 	}
 	hf := os.NewFile(uintptr(high), "high")
 	defer func() { _ = hf.Close() }()
-	for _, n := range []int{0, 1, 2, 9} {
+	for _, n := range []int{0, 1, 2, 9, 60} {
 		var files []*os.File
 		want := []string{"0", "1", "2"}
 		for i := range n {
