@@ -59,6 +59,7 @@ func Checks() []Check {
 		{"text", text},
 		{"claims", claims},
 		{"citations", citations},
+		{"docs", docs},
 	}
 }
 
