@@ -50,5 +50,24 @@ func docs(t *Tree) []Finding {
 			}
 		}
 	}
+	return append(out, citedPages(t, why)...)
+}
+
+var citedPage = regexp.MustCompile(`\bdocs/[\w/-]+\.(?:md|yaml)\b`)
+
+// citedPages checks the pages of docs that comments point to.
+func citedPages(t *Tree, why string) []Finding {
+	var out []Finding
+	for _, p := range t.Packages {
+		for _, f := range p.Files {
+			for _, c := range f.AST.Comments {
+				for _, page := range citedPage.FindAllString(c.Text(), -1) {
+					if !t.exists(page) {
+						out = append(out, Finding{t.at(c.Pos()), "cites " + page + ", which is not there", why})
+					}
+				}
+			}
+		}
+	}
 	return out
 }
