@@ -33,8 +33,8 @@ func Build(r chat.Request) (Context, error) {
 	return Context{Bytes: b, Hash: canon.Digest(b)}, nil
 }
 
-// TokenBound is an upper estimate of the tokens in b: one for every two bytes.
+// TokenBound is an upper estimate of the tokens in a context of that many bytes: one for every two bytes.
 // Byte-level vocabularies need about one for four bytes of prose and one for
 // two and a half of dense JSON; a provider that counts more is debited more
 // when the call is settled (INV-03).
-func TokenBound(b []byte) int64 { return int64(len(b)+1)/2 + 16 }
+func TokenBound(bytes int) int64 { return (int64(bytes)+1)/2 + 16 }
