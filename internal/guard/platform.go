@@ -48,7 +48,7 @@ func platformImports() []string {
 
 // platformPaths are prefixes of paths that mean something on Linux only.
 func platformPaths() []string {
-	return []string{"/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/var/", "/usr/"}
+	return []string{"/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/var/"}
 }
 
 // platform keeps the catalogue of platform contracts in step with the imports
