@@ -30,7 +30,14 @@ type compiler struct {
 	full     bool            // MaxPolicies was reached and reported
 }
 
+// add keeps a problem; of more than MaxProblems, only that there are more.
 func (c *compiler) add(p Problem) {
+	switch n := len(c.problems); {
+	case n > MaxProblems:
+		return
+	case n == MaxProblems:
+		p = Problem{File: p.File, Line: p.Line, Column: p.Column, Message: fmt.Sprintf("more than %d problems: the rest is not shown", MaxProblems)}
+	}
 	if p.Severity == "" {
 		p.Severity = Error
 	}
@@ -79,6 +86,9 @@ func (c *compiler) file(i int, f Source) {
 	}
 	before := len(c.problems)
 	for i, st := range stmts {
+		if len(c.problems) > MaxProblems {
+			return
+		}
 		if lerr != nil && i == len(stmts)-1 && st[len(st)-1].text != ";" {
 			continue // cut off by what was reported already
 		}

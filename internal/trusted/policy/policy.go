@@ -29,6 +29,7 @@ const (
 	MaxPolicies     = 10_000  // policies in one set
 	MaxPolicyTokens = 16_384  // tokens in one policy: bounds the parser's recursion
 	MaxNesting      = 64      // brackets within brackets in one policy
+	MaxProblems     = 1000    // problems reported of one set
 )
 
 // Source is one policy file.

@@ -184,6 +184,11 @@ func TestCompileLimits(t *testing.T) {
 	if _, err := Compile(files); err == nil {
 		t.Error("too many files are accepted")
 	}
+	_, err := Compile([]Source{src(strings.Repeat(";", MaxFileBytes))})
+	var many Problems
+	if !errors.As(err, &many) || len(many) != MaxProblems+1 || !strings.Contains(many[MaxProblems].Message, "not shown") {
+		t.Errorf("%d problems", len(many))
+	}
 	var fs []Source
 	n := 0
 	for n <= MaxPolicies {
@@ -194,7 +199,7 @@ func TestCompileLimits(t *testing.T) {
 		}
 		fs = append(fs, Source{Name: fmt.Sprintf("%d.cedar", n), Text: []byte(b.String())})
 	}
-	_, err := Compile(fs)
+	_, err = Compile(fs)
 	var ps Problems
 	if !errors.As(err, &ps) || len(ps) != 1 || !strings.Contains(ps[0].Message, "too many policies") {
 		t.Errorf("%d policies: %v", n, err)
