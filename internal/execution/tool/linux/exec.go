@@ -51,9 +51,20 @@ func stream(ctx context.Context, program string, argv []string, read func(io.Rea
 	case readErr != nil && !errors.Is(readErr, errEnough):
 		return readErr
 	case readErr == nil && waitErr != nil:
-		return fmt.Errorf("run %q: %w: %s", program, waitErr, line(strings.TrimSpace(complaints.String()), 512))
+		return &exitError{program, waitErr, line(strings.TrimSpace(complaints.String()), 512)}
 	}
 	return nil
+}
+
+// exitError is a child that ended with another status than 0.
+type exitError struct {
+	program   string
+	err       error
+	complaint string // what it wrote to standard error, cleaned
+}
+
+func (e *exitError) Error() string {
+	return fmt.Sprintf("run %q: %v: %s", e.program, e.err, e.complaint)
 }
 
 // errEnough is returned by a read function of stream that needs no more output.

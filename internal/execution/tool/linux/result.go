@@ -23,11 +23,15 @@ type document interface {
 type list struct {
 	pointer string
 	len     int
+	bytes   func() int  // about what the items take
 	keep    func(n int) // shortens to n items
 }
 
 func listOf[T any](pointer string, s *[]T) list {
-	return list{pointer, len(*s), func(n int) { *s = (*s)[:n] }}
+	return list{pointer, len(*s), func() int {
+		b, _ := json.Marshal(*s) // doc as a whole was encoded before
+		return len(b)
+	}, func(n int) { *s = (*s)[:n] }}
 }
 
 // maxCuts bounds the pointers in one result.
@@ -46,20 +50,21 @@ func fit(doc document, limit int) tool.Result {
 		if size <= limit {
 			return r
 		}
-		var longest list
+		var heavy list
+		most := 0
 		for _, l := range doc.lists() {
-			if l.len > longest.len {
-				longest = l
+			if n := l.bytes(); l.len > 0 && n > most {
+				heavy, most = l, n
 			}
 		}
-		if longest.len == 0 {
+		if most == 0 {
 			return tool.Result{Status: "error", Error: fmt.Sprintf("encode result: larger than %d bytes", limit),
 				Next: "ask for less"}
 		}
-		// Aim a little below what is proportional, so that few rounds are needed.
-		n := longest.len * limit / size
-		longest.keep(max(0, min(n, longest.len-1)))
-		dropped[longest.pointer] = true
+		// What is proportional to the excess, and at least one, so that few rounds
+		// are needed and little more than the excess goes.
+		heavy.keep(max(0, heavy.len-1-heavy.len*(size-limit)/most))
+		dropped[heavy.pointer] = true
 	}
 }
 

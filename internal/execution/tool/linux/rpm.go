@@ -56,8 +56,11 @@ func findRPM(ctx context.Context, h Host, name string) ([]pkg, error) {
 		found, absent, err = parseRPM(r, name)
 		return err
 	})
-	if absent && len(found) == 0 && ctx.Err() == nil {
-		return nil, nil // rpm exits with 1 then
+	// rpm exits with 1 for a package that isn't there, and says the same of one in
+	// a database that it can't read; then it complains.
+	var exit *exitError
+	if absent && len(found) == 0 && errors.As(err, &exit) && !strings.Contains(exit.complaint, "error:") {
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
