@@ -24,8 +24,7 @@ help: ## this list
 
 build: ## static binaries in bin/
 	@mkdir -p bin
-	@set -e; for d in cmd/*/; do n=$${d%/}; $(BUILD) -o bin/$${n#cmd/} ./$$d; done
-	@ls bin
+	$(BUILD) -o bin/ ./cmd/...
 
 demo: build ## one run on this machine, its record verified and explained
 	@mkdir -p -m 0700 $(DEMO_STATE)
