@@ -55,6 +55,7 @@ func Checks() []Check {
 		{"platform", platform},
 		{"formats", formats},
 		{"code", code},
+		{"pure", pure},
 		{"skips", skips},
 		{"text", text},
 		{"claims", claims},

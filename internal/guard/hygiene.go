@@ -40,6 +40,42 @@ func code(t *Tree) []Finding {
 	return append(out, ok.rest()...)
 }
 
+// pure keeps clocks, chance and goroutines out of the policy plane: the same
+// call, facts and policies give the same decision.
+func pure(t *Tree) []Finding {
+	const why = "decisions are functions of their inputs, so that they can be explained and repeated; time comes in as an argument"
+	ok := t.allow("pure.txt")
+	var out []Finding
+	for _, p := range t.Packages {
+		if !below(p.Dir, "internal/trusted") {
+			continue
+		}
+		for _, f := range p.code() {
+			add := func(n ast.Node, what string) {
+				if !ok.has(f.Path + ":" + strings.ReplaceAll(what, " ", "-")) {
+					out = append(out, Finding{t.at(n.Pos()), "uses " + what, why})
+				}
+			}
+			ast.Inspect(f.AST, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.GoStmt:
+					add(n, "a goroutine")
+				case *ast.SelectorExpr:
+					if x, is := n.X.(*ast.Ident); is && x.Name == "time" && (n.Sel.Name == "Now" || n.Sel.Name == "Since" || n.Sel.Name == "Until") {
+						add(n, "time."+n.Sel.Name)
+					}
+				case *ast.ImportSpec:
+					if s := strings.Trim(n.Path.Value, `"`); s == "math/rand" || s == "math/rand/v2" || s == "crypto/rand" {
+						add(n, s)
+					}
+				}
+				return true
+			})
+		}
+	}
+	return append(out, ok.rest()...)
+}
+
 // calleeOf renders f(…) as "f" and x.f(…) as "x.f".
 func calleeOf(c *ast.CallExpr) string {
 	switch fn := c.Fun.(type) {
