@@ -1,0 +1,260 @@
+//go:build linux
+
+package statestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"agentos/internal/lib/fault"
+	"agentos/internal/trusted/audit"
+	"agentos/internal/trusted/budget"
+)
+
+// tree is the log's end in memory: everything needed to append and sign. A
+// transaction works on a copy; the store keeps it only when the disk has it.
+type tree struct {
+	size    uint64
+	bundles audit.Frontier // over full bundles
+	tail    audit.Frontier // over the records after them
+	data    []byte         // frames of the records after them
+	leaves  []byte
+}
+
+// fork copies what a transaction changes. data and leaves share their arrays:
+// appending writes only behind the length that the original sees.
+func (t tree) fork() tree {
+	t.bundles, t.tail = t.bundles.Clone(), t.tail.Clone()
+	return t
+}
+
+func (t *tree) root() tlog.Hash { return t.bundles.Root(&t.tail) }
+
+// work is one transaction in the making.
+type work struct {
+	s        *Store
+	tree     tree
+	segment  uint64 // first record that is not on disk yet, within the tail
+	dataAt   int    // its place in tree.data
+	leavesAt int
+	used     map[balanceKey]int64
+}
+
+type balanceKey struct {
+	key      budget.Key
+	resource budget.Resource
+}
+
+var background = context.Background() // a commit, once begun, isn't interrupted
+
+// transact writes a group in one transaction. On error nothing is on disk; bad
+// is the index of the request that alone is wrong, or -1.
+func (s *Store) transact(group []*request) (next tree, bad int, err error) {
+	w := s.newWork()
+	bad = -1
+	err = s.inTx(background, func() error {
+		for i, r := range group {
+			r.receipt.FirstSeq = w.tree.size
+			if err := w.apply(r.tx); err != nil {
+				if fault.KindOf(err) == fault.Conflict {
+					bad = i
+				}
+				return err
+			}
+		}
+		return w.flush()
+	})
+	return w.tree, bad, err
+}
+
+func (s *Store) newWork() *work {
+	w := &work{s: s, tree: s.tree.fork(), used: make(map[balanceKey]int64)}
+	w.mark()
+	return w
+}
+
+// mark says that everything so far is on disk.
+func (w *work) mark() {
+	w.segment, w.dataAt, w.leavesAt = w.tree.size, len(w.tree.data), len(w.tree.leaves)
+}
+
+func (w *work) apply(p *prepared) error {
+	first := w.tree.size
+	for i := range p.entries {
+		if err := w.entry(&p.entries[i]); err != nil {
+			return err
+		}
+	}
+	for _, r := range p.reservations {
+		if err := w.one(w.s.st.reserve, "reserve for call %q: it has a reservation", r.call, r.call, r.keys, r.amount); err != nil {
+			return err
+		}
+	}
+	for _, c := range p.settlements {
+		if err := w.one(w.s.st.settle, "settle call %q: no open reservation", c.Call, c.Call); err != nil {
+			return err
+		}
+		for _, k := range c.Keys {
+			for res, n := range c.Used {
+				w.used[balanceKey{k, res}] += n
+			}
+		}
+	}
+	for _, r := range p.runs {
+		var last any
+		if r.Reason != "" {
+			last = int64(w.tree.size)
+		}
+		if err := w.one(w.s.st.run, "set state of run %q: it has ended", r.Run,
+			r.Run, r.Agent, r.Owner, r.State, r.Reason, int64(first), last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one runs a statement that must change exactly one row; else the Tx is in
+// conflict with the state.
+func (w *work) one(st *sql.Stmt, conflict, name string, args ...any) error {
+	res, err := st.ExecContext(background, args...)
+	if err != nil {
+		return fmt.Errorf("write %.40q: %w", name, err)
+	}
+	n, err := res.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("write %.40q: %w", name, err)
+	}
+	if n != 1 {
+		return fault.New(fault.Conflict, nextBug, conflict, name)
+	}
+	return nil
+}
+
+func (w *work) entry(e *preparedEntry) error {
+	seq := int64(w.tree.size)
+	rec := e.record
+	rec.Seq = w.tree.size
+	st := &w.s.st
+	var err error
+	switch rec.Kind {
+	case audit.KindIntent:
+		err = w.one(st.intent, "record intent of call %q: it has a record", rec.Call, rec.Call, seq, nil)
+	case audit.KindDenied:
+		err = w.one(st.intent, "record denial of call %q: it has a record", rec.Call, rec.Call, seq, seq)
+	case audit.KindOutcome:
+		err = w.one(st.outcome, "record outcome of call %q: no open intent", rec.Call, seq, rec.Call)
+	}
+	if err != nil {
+		return err
+	}
+	if _, alive := w.s.alive[rec.Run]; rec.Run != "" && !alive {
+		// A record after its run's end is rare; it moves the end of the range.
+		if _, err := st.extend.ExecContext(background, seq+1, rec.Run); err != nil {
+			return fmt.Errorf("extend run: %w", err)
+		}
+	}
+	for _, p := range e.payloads {
+		c, err := w.payload(p)
+		if err != nil {
+			return err
+		}
+		rec.Payloads[p.name] = c
+	}
+	var leaf tlog.Hash
+	w.tree.data, leaf = audit.AppendFrame(w.tree.data, rec)
+	w.tree.leaves = append(w.tree.leaves, leaf[:]...)
+	w.tree.tail.Push(leaf)
+	w.tree.size++
+	if w.tree.tail.Len() == audit.BundleSize {
+		return w.bundle()
+	}
+	return nil
+}
+
+// payload stores the content unless it is there, and returns its commitment.
+func (w *work) payload(p preparedPayload) (string, error) {
+	res, err := w.s.st.payload.ExecContext(background, p.dedup, p.commitment, p.salt, p.media, p.data)
+	if err != nil {
+		return "", fmt.Errorf("write payload: %w", err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 1 {
+		return p.commitment, err
+	}
+	var c string
+	if err := w.s.st.known.QueryRowContext(background, p.dedup).Scan(&c); err != nil {
+		return "", fmt.Errorf("read payload: %w", err)
+	}
+	return c, nil
+}
+
+// bundle moves a full tail into one row, with a checkpoint at its boundary.
+func (w *work) bundle() error {
+	t := &w.tree
+	n := t.bundles.Len()
+	t.bundles.Push(t.tail.Peaks()[0])
+	note, err := w.s.key.Sign(t.size, t.bundles.Root(nil))
+	if err != nil {
+		return fmt.Errorf("sign checkpoint: %w", err)
+	}
+	st := &w.s.st
+	if _, err := st.bundle.ExecContext(background, int64(n), note, t.leaves, t.data); err != nil {
+		return fmt.Errorf("write bundle: %w", err)
+	}
+	for _, del := range []*sql.Stmt{st.cutTail, st.cutCheckpoints} {
+		if _, err := del.ExecContext(background, int64(t.size)); err != nil {
+			return fmt.Errorf("move tail: %w", err)
+		}
+	}
+	if _, err := st.peaks.ExecContext(background, int64(t.bundles.Len()), joinHashes(t.bundles.Peaks())); err != nil {
+		return fmt.Errorf("write tree: %w", err)
+	}
+	t.tail = audit.Frontier{}
+	t.data, t.leaves = make([]byte, 0, cap(t.data)), make([]byte, 0, cap(t.leaves))
+	w.mark()
+	return nil
+}
+
+// flush writes what is left: the new end of the tail, its checkpoint, balances.
+func (w *work) flush() error {
+	t := &w.tree
+	if t.size > w.segment {
+		if _, err := w.s.st.tail.ExecContext(background, int64(w.segment), t.leaves[w.leavesAt:], t.data[w.dataAt:]); err != nil {
+			return fmt.Errorf("write records: %w", err)
+		}
+		note, err := w.s.key.Sign(t.size, t.root())
+		if err != nil {
+			return fmt.Errorf("sign checkpoint: %w", err)
+		}
+		if _, err := w.s.st.checkpoint.ExecContext(background, int64(t.size), note); err != nil {
+			return fmt.Errorf("write checkpoint: %w", err)
+		}
+	}
+	for k, n := range w.used {
+		if _, err := w.s.st.balance.ExecContext(background, string(k.key), string(k.resource), n); err != nil {
+			return fmt.Errorf("write balance: %w", err)
+		}
+	}
+	return nil
+}
+
+func joinHashes(hs []tlog.Hash) []byte {
+	b := make([]byte, 0, len(hs)*tlog.HashSize)
+	for _, h := range hs {
+		b = append(b, h[:]...)
+	}
+	return b
+}
+
+func splitHashes(b []byte) ([]tlog.Hash, bool) {
+	if len(b)%tlog.HashSize != 0 {
+		return nil, false
+	}
+	hs := make([]tlog.Hash, 0, len(b)/tlog.HashSize)
+	for ; len(b) > 0; b = b[tlog.HashSize:] {
+		hs = append(hs, tlog.Hash(b[:tlog.HashSize]))
+	}
+	return hs, true
+}

@@ -1,0 +1,60 @@
+//go:build linux
+
+package statestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+// statements are the writer's, prepared once.
+type statements struct {
+	begin, commit, tail, checkpoint, bundle, cutTail, cutCheckpoints, peaks *sql.Stmt
+	intent, outcome, run, extend, reserve, settle, balance, payload, known  *sql.Stmt
+	all                                                                     []*sql.Stmt
+}
+
+func (st *statements) prepare(ctx context.Context, c *sql.Conn, dir string) error {
+	for _, p := range []struct {
+		into **sql.Stmt
+		text string
+	}{
+		{&st.begin, `BEGIN IMMEDIATE`},
+		{&st.commit, `COMMIT`},
+		{&st.tail, `INSERT INTO tail (first, leaves, data) VALUES (?, ?, ?)`},
+		{&st.checkpoint, `INSERT INTO checkpoints (size, note) VALUES (?, ?)`},
+		{&st.bundle, `INSERT INTO bundles (n, note, leaves, data) VALUES (?, ?, ?, ?)`},
+		{&st.cutTail, `DELETE FROM tail WHERE first < ?`},
+		{&st.cutCheckpoints, `DELETE FROM checkpoints WHERE size <= ?`},
+		{&st.peaks, `UPDATE tree SET bundles = ?, peaks = ?`},
+		{&st.intent, `INSERT OR IGNORE INTO calls (call, intent, outcome) VALUES (?, ?, ?)`},
+		{&st.outcome, `UPDATE calls SET outcome = ? WHERE call = ? AND outcome IS NULL`},
+		{&st.run, `INSERT INTO runs (run, agent, owner, state, reason, first_seq, last_seq) VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (run) DO UPDATE SET state = excluded.state, reason = excluded.reason, last_seq = excluded.last_seq
+			WHERE runs.reason = ''`},
+		{&st.extend, `UPDATE runs SET last_seq = ? WHERE run = ? AND last_seq IS NOT NULL`},
+		{&st.reserve, `INSERT OR IGNORE INTO reservations (call, keys, amount) VALUES (?, ?, ?)`},
+		{&st.settle, `DELETE FROM reservations WHERE call = ?`},
+		{&st.balance, `INSERT INTO balances (key, resource, used) VALUES (?, ?, ?)
+			ON CONFLICT (key, resource) DO UPDATE SET used = used + excluded.used`},
+		{&st.payload, `INSERT OR IGNORE INTO payloads (dedup, commitment, salt, media, data) VALUES (?, ?, ?, ?, ?)`},
+		{&st.known, `SELECT commitment FROM payloads WHERE dedup = ?`},
+	} {
+		s, err := c.PrepareContext(ctx, p.text)
+		if err != nil {
+			return sqlFault(err, dir, "prepare statement")
+		}
+		*p.into = s
+		st.all = append(st.all, s)
+	}
+	return nil
+}
+
+func (st *statements) close() error {
+	var errs []error
+	for _, s := range st.all {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
