@@ -22,7 +22,11 @@ func (s *Set) Decide(r Request) Decision {
 
 // decide is the one place that decides; Explain calls it too.
 func (s *Set) decide(w *world) Decision {
-	effect, diag := cedar.Authorize(s.candidates(w), w, w.request())
+	rules := s.candidates(w)
+	if err := w.withContext(rules.context()); err != nil {
+		return Decision{Revision: s.revision, Errors: []string{err.Error()}}
+	}
+	effect, diag := cedar.Authorize(rules, w, w.request())
 	d := Decision{Revision: s.revision, Errors: s.errorsOf(diag.Errors)}
 	reasons := make([]int, len(diag.Reasons))
 	for i, reason := range diag.Reasons {

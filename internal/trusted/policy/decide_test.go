@@ -148,11 +148,18 @@ func FuzzArgs(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	s := mustCompile(f, Default()...)
+	reads := mustCompile(f, src(cond("principal is Agent", `context.args has n && context.args.n == 1 || true`)))
 	f.Fuzz(func(t *testing.T, args []byte) {
 		rec, err := convertArgs(args)
+		if check := checkArgs(args); (check == nil) != (err == nil) {
+			t.Fatalf("check says %v, conversion %v", check, err)
+		}
 		d := s.Decide(Request{Principal: Principal{Owner: 1, Agent: "a", Trust: "normal"}, Action: "tool.call",
 			Resource: Resource{Type: "Tool", Name: "t", Effect: "read"}, Args: args})
 		if d.Allow != (err == nil) {
+			t.Fatalf("conversion error %v, decision %+v", err, d)
+		}
+		if d := reads.Decide(agentCall("normal", "t", "read", string(args))); err != nil && d.Allow {
 			t.Fatalf("conversion error %v, decision %+v", err, d)
 		}
 		again, _ := convertArgs(args)

@@ -33,6 +33,9 @@ func (s *Set) Explain(r Request) Explanation {
 		return Explanation{Decision: s.Decide(r), Next: "load a policy set: `agentos policy check` tests the files"}
 	}
 	w, err := newWorld(&r)
+	if err == nil {
+		err = w.withContext(true)
+	}
 	if err != nil {
 		return Explanation{Decision: s.Decide(r), Next: "correct the request: the schema describes what policies can be asked about"}
 	}

@@ -23,7 +23,10 @@ type slot[T any] struct {
 	in  map[types.EntityUID]*T // also "is … in"
 }
 
-type leaf struct{ rules []int32 } // ascending
+type leaf struct {
+	rules   []int32 // ascending
+	context bool    // one of them mentions `context`
+}
 
 type (
 	byResource  = slot[leaf]
@@ -43,11 +46,18 @@ func newIndex(rules []rule) index {
 				l := at.place(p.Principal).place(p.Resource)
 				if n := len(l.rules); n == 0 || l.rules[n-1] != int32(i) {
 					l.rules = append(l.rules, int32(i))
+					l.context = l.context || mentionsContext(p)
 				}
 			}
 		}
 	}
 	return ix
+}
+
+func mentionsContext(p *ast.Policy) bool {
+	found := false
+	visit(p, func(n ast.IsNode) { found = found || isVariable(n, "context") })
+	return found
 }
 
 func scopeActions(s ast.IsActionScopeNode) []types.EntityUID {
@@ -132,6 +142,17 @@ func (s *Set) candidates(w *world) *candidates {
 		c.n += copy(c.leaves[c.n:], p.match(w.resource.UID, w.resourceParent, &ls))
 	}
 	return c
+}
+
+// context reports whether a candidate mentions the request's context. When none
+// does, what is in it makes no difference.
+func (c *candidates) context() bool {
+	for _, l := range c.leaves[:c.n] {
+		if l.context {
+			return true
+		}
+	}
+	return false
 }
 
 // All yields each candidate once: every rule has one principal and one resource

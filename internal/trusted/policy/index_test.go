@@ -112,10 +112,7 @@ func TestIndexIsExact(t *testing.T) {
 		set, plain := unchecked(t, text)
 		for range 30 {
 			req := g.request()
-			w, err := newWorld(&req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := fullWorld(t, req)
 			got := set.Decide(req)
 			effect, diag := cedar.Authorize(plain, w, w.request())
 			var want []string
@@ -148,6 +145,18 @@ func TestIndexIsExact(t *testing.T) {
 			t.Errorf("only %d decisions of kind allow/rules/errors %s: the generator covers too little", seen[kind], kind)
 		}
 	}
+}
+
+func fullWorld(t *testing.T, req Request) *world {
+	t.Helper()
+	w, err := newWorld(&req)
+	if err == nil {
+		err = w.withContext(true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 func sortedIDs(rs []cedar.DiagnosticReason) []string {

@@ -37,12 +37,45 @@ var actions = [...]struct {
 	{"model.generate", types.NewEntityUID("Action", "model.generate"), typeAgent, typeModel},
 }
 
+// The attributes that tools and models can have; records are immutable and not
+// cheap to make.
+var (
+	toolAttrs = map[string]types.Record{
+		"read":  types.NewRecord(types.RecordMap{"effect": types.String("read")}),
+		"write": types.NewRecord(types.RecordMap{"effect": types.String("write")}),
+		"admin": types.NewRecord(types.RecordMap{"effect": types.String("admin")}),
+	}
+	modelAttrs = map[bool]types.Record{
+		true:  types.NewRecord(types.RecordMap{"local": types.True}),
+		false: types.NewRecord(types.RecordMap{"local": types.False}),
+	}
+)
+
 // world is one request as Cedar sees it: every entity that it can reach.
 type world struct {
 	action                          types.EntityUID
 	principal, resource             types.Entity
 	principalParent, resourceParent types.EntityUID // zero when there is none
-	context                         types.Record
+	args                            []byte          // a JSON object
+	run                             string
+	context                         types.Record // empty before withContext
+}
+
+// withContext checks the arguments and fills in context if it is wanted: most
+// policies don't look at it, see candidates.context.
+func (w *world) withContext(wanted bool) error {
+	if !wanted {
+		if err := checkArgs(w.args); err != nil {
+			return fmt.Errorf("convert arguments: %w", err)
+		}
+		return nil
+	}
+	args, err := convertArgs(w.args)
+	if err != nil {
+		return fmt.Errorf("convert arguments: %w", err)
+	}
+	w.context = types.NewRecord(types.RecordMap{"args": args, "run": types.String(w.run)})
+	return nil
 }
 
 // Get implements types.EntityGetter. Owners have no attributes and no parents,
@@ -86,14 +119,10 @@ func newWorld(r *Request) (*world, error) {
 	if got := w.resource.UID.Type; got != actions[i].resource {
 		return nil, fmt.Errorf("action %q is for resources of type %s, not %s", r.Action, actions[i].resource, got)
 	}
-	args, err := convertArgs(r.Args)
-	if err != nil {
-		return nil, fmt.Errorf("convert arguments: %w", err)
-	}
 	if len(r.Run) > MaxNameBytes || !utf8.ValidString(r.Run) {
 		return nil, fmt.Errorf("run ID is longer than %d bytes or no text", MaxNameBytes)
 	}
-	w.context = types.NewRecord(types.RecordMap{"args": args, "run": types.String(r.Run)})
+	w.args, w.run = r.Args, r.Run
 	return w, nil
 }
 
@@ -131,12 +160,12 @@ func resource(r *Resource) (e types.Entity, parent types.EntityUID, err error) {
 	case typeAgent:
 		return agent(r.Name, r.Trust, r.Owner)
 	case typeTool:
-		if !slices.Contains(closed["effect"], r.Effect) {
+		var ok bool
+		if e.Attributes, ok = toolAttrs[r.Effect]; !ok {
 			return e, parent, fmt.Errorf("tool %q has unknown effect %.40q", r.Name, r.Effect)
 		}
-		e.Attributes = types.NewRecord(types.RecordMap{"effect": types.String(r.Effect)})
 	case typeModel:
-		e.Attributes = types.NewRecord(types.RecordMap{"local": types.Boolean(r.Local)})
+		e.Attributes = modelAttrs[r.Local]
 	default:
 		return e, parent, fmt.Errorf("type %.40q is not in the schema", r.Type)
 	}
@@ -152,6 +181,22 @@ func checkName(name string) error {
 }
 
 var errNotObject = errors.New("not a JSON object")
+
+// checkArgs accepts what convertArgs accepts, without making anything of it.
+func checkArgs(args []byte) error {
+	if len(args) == 0 {
+		return nil
+	}
+	v := jsontext.Value(args)
+	if len(args) <= MaxArgsBytes && v.Kind() == jsontext.KindBeginObject && v.IsValid() {
+		return nil
+	}
+	_, err := convertArgs(args) // knows what is wrong
+	if err == nil {
+		err = errors.New("not one JSON document")
+	}
+	return err
+}
 
 // convertArgs takes the members of a JSON object that are strings, booleans or
 // integers of 64 bits. Others (null, fractions, lists, objects) are left out, so
