@@ -165,20 +165,14 @@ func noEOF(err error) error {
 	return err
 }
 
-// Pair returns two connected ends: a connection for this process and a
-// descriptor for a child.
-func Pair() (*net.UnixConn, *os.File, error) {
+// Pair returns both ends of a new connection, neither of which a child inherits
+// by itself.
+func Pair() (a, b *os.File, err error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make socket pair: %w", err)
 	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "pair"), os.NewFile(uintptr(fds[1]), "pair")
-	c, err := Inherited(ours)
-	if err != nil {
-		_ = theirs.Close()
-		return nil, nil, err
-	}
-	return c, theirs, nil
+	return os.NewFile(uintptr(fds[0]), "pair"), os.NewFile(uintptr(fds[1]), "pair"), nil
 }
 
 // Inherited turns a descriptor that this process was started with into a

@@ -11,11 +11,15 @@ import (
 
 func pair(t testing.TB, max int) (*Conn, *Conn) {
 	t.Helper()
-	a, f, err := Pair()
+	fa, fb, err := Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Inherited(f)
+	a, err := Inherited(fa)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Inherited(fb)
 	if err != nil {
 		t.Fatal(err)
 	}

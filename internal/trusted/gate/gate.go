@@ -89,15 +89,16 @@ type Denial struct {
 	Next   string
 	Rules  []policy.Rule
 	// Kind is fault.Denied, or fault.Limit when a budget refused.
-	Kind fault.Kind
+	Kind  fault.Kind
+	Cause error // what the stage returned; may be nil
 }
 
 // Error renders stage and reason.
 func (d *Denial) Error() string { return fmt.Sprintf("denied at %s: %s", d.Stage, d.Reason) }
 
-// Unwrap gives the denial its fault kind and next step.
-func (d *Denial) Unwrap() error {
-	return &fault.Error{Kind: d.Kind, Msg: d.Reason, Next: d.Next}
+// Unwrap gives the denial its fault kind and next step, and its cause.
+func (d *Denial) Unwrap() []error {
+	return []error{&fault.Error{Kind: d.Kind, Msg: d.Reason, Next: d.Next}, d.Cause}
 }
 
 // Permit is an admitted call whose intent is durable.
@@ -230,7 +231,7 @@ func asDenial(s Stage, err error) *Denial {
 	if errors.As(err, &d) {
 		return d
 	}
-	d = &Denial{Stage: s, Reason: err.Error(), Next: fault.NextOf(err), Kind: fault.Denied}
+	d = &Denial{Stage: s, Reason: err.Error(), Next: fault.NextOf(err), Kind: fault.Denied, Cause: err}
 	var ex *budget.Exceeded
 	if errors.As(err, &ex) {
 		d.Kind = fault.Limit

@@ -180,6 +180,12 @@ func (g *Gate) admit(ctx context.Context, c call.Call, payloads []audit.Payload)
 	return &Permit{Call: c, Target: e.target, Grant: e.grant, Decision: e.decision, Risk: e.class, Seq: rc.FirstSeq}, nil
 }
 
+// Refuse records the denial of a call that never reached the stages, because it
+// could not be put into canonical form. It always returns an error.
+func (g *Gate) Refuse(c call.Call, reason error) error {
+	return g.refuse(&evaluation{call: &c}, asDenial(StageSchema, reason))
+}
+
 // refuse records the denial. If even that fails the call stays denied and the
 // error says both.
 func (g *Gate) refuse(e *evaluation, d *Denial) error {
