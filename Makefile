@@ -10,6 +10,9 @@ SHELL := /bin/sh
 GO = $(eval GO := $(or $(shell sh integration/toolchain.sh),$(error no Go to build with)))$(GO)
 RUN = PATH="$(dir $(GO)):$$PATH" $(GO) run
 
+# The version comes from git here; go asking git as well fails in a checkout
+# that belongs to somebody else, such as under sudo.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 
