@@ -51,7 +51,7 @@ type Store struct {
 	st      statements
 	tree    tree
 	alive   map[string]struct{} // runs without an end
-	failed  error // set once, by the writer: the journal is closed for good
+	failed  error               // set once, by the writer: the journal is closed for good
 	reqs    chan *request
 	stopped chan struct{} // closed when Run has returned
 }

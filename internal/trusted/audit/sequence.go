@@ -173,6 +173,11 @@ func (s *sequence) saved(r *inspected) error {
 			s.proven = max(s.proven, c.Size)
 			return nil
 		}
+		if s.good < c.Size {
+			from := max(s.proven, s.good)
+			return s.fail(from, Rewritten, nextRestore,
+				"records %d to %d are not those that the saved checkpoint of size %d proves, and no stored checkpoint covers them", from, c.Size-1, c.Size)
+		}
 		return s.fail(s.proven, Rewritten, nextOlder,
 			"the log was signed again: among records %d to %d at least one is not what the saved checkpoint of size %d proves", s.proven, c.Size-1, c.Size)
 	})
@@ -183,6 +188,9 @@ func (s *sequence) saved(r *inspected) error {
 func (s *sequence) explain(r *inspected, signed bool) error {
 	i := r.odd.index
 	seq := r.bundle.First + uint64(i)
+	if i >= r.count {
+		return s.fail(seq, Missing, nextRestore, "record %d was cut off; its hash is still there", seq)
+	}
 	if signed {
 		switch r.odd.what {
 		case 'l', 'n':
@@ -191,9 +199,6 @@ func (s *sequence) explain(r *inspected, signed bool) error {
 			return s.fail(seq, Reordered, nextReport, "the record signed at place %d carries another sequence number", seq)
 		}
 		return s.fail(seq, Format, nextReport, "record %d: %v", seq, r.odd.err)
-	}
-	if i >= r.count {
-		return s.fail(seq, Missing, nextRestore, "record %d was cut off; its hash is still there", seq)
 	}
 	got, next, elsewhere := places(r, i)
 	switch {
