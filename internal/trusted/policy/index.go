@@ -11,7 +11,9 @@ import (
 // The index narrows a set to the policies whose scope can match a request. It
 // is exact because a policy outside it has a false scope, which cedar-go would
 // evaluate to "doesn't apply" without looking at conditions: such a policy can
-// neither decide nor fail. A policy inside it is still evaluated whole.
+// neither decide nor fail. A policy inside it is still evaluated, scope included,
+// but for `action in […]`: cedar-go builds that set anew for each evaluation, and
+// a policy is looked up by its actions, so there it is always true.
 //
 // Actions have no hierarchy: TestSchemaActionsAreFlat holds the schema to that.
 
@@ -74,6 +76,16 @@ func scopeActions(s ast.IsActionScopeNode) []types.EntityUID {
 		all = append(all, a.uid)
 	}
 	return all
+}
+
+// withoutActionSet is p without `action in […]`; p itself when it has none.
+func withoutActionSet(p *cedar.Policy) *cedar.Policy {
+	a := *p.AST()
+	if _, ok := a.Action.(ast.ScopeTypeInSet); !ok {
+		return p
+	}
+	a.Action = ast.ScopeTypeAll{}
+	return cedar.NewPolicyFromAST(&a)
 }
 
 // place returns where policies with this scope are kept. A scope that it does
@@ -161,7 +173,7 @@ func (c *candidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
 		for _, l := range c.leaves[:c.n] {
 			for _, i := range l.rules {
-				if r := &c.set.rules[i]; !yield(r.id, r.policy) {
+				if r := &c.set.rules[i]; !yield(r.id, r.indexed) {
 					return
 				}
 			}

@@ -102,6 +102,7 @@ type Set struct {
 type rule struct {
 	Rule
 	policy      *cedar.Policy
+	indexed     *cedar.Policy // what is evaluated for the actions of its scope
 	id          cedar.PolicyID
 	text        string // as written, without comments around it
 	obligations map[string]string
@@ -139,6 +140,7 @@ func newSet(rules []rule) *Set {
 	s := &Set{rules: rules, byID: make(map[cedar.PolicyID]int, len(rules)), index: newIndex(rules)}
 	for i := range rules {
 		s.byID[rules[i].id] = i
+		rules[i].indexed = withoutActionSet(rules[i].policy)
 	}
 	return s
 }
