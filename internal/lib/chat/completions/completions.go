@@ -45,6 +45,7 @@ type Error struct {
 	Kind  Kind
 	Field string // JSON pointer of the offending request field, where there is one
 	Msg   string
+	Code  string      // the code of the server's error body, of kinds Server and Context
 	Usage *chat.Usage // what the server had reported before it failed
 	Err   error
 }

@@ -119,7 +119,7 @@ func (s ServerError) asError() *Error {
 	if s.ContextExceeded() {
 		k = Context
 	}
-	return &Error{Kind: k, Msg: s.String()}
+	return &Error{Kind: k, Msg: s.String(), Code: s.Code}
 }
 
 // str is a string or a number as clean text, anything else "".
