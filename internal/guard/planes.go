@@ -54,6 +54,7 @@ func planes() []plane {
 				{in + "execution", in + "execution/tool", "what a tool is: words and values that every room of the plane shares"},
 				{in + "execution", in + "execution/model", "what a model call is: the same"},
 				{in + "execution/shim", in + "api/gatewire", "the shim is a run's client of the gate and speaks its wire"},
+				{in + "execution/shim", in + "api/runspec", "and passes the loop's report on"},
 			},
 			why: whyRooms},
 		{root: in + "system", may: []string{in + "lib", in + "trusted", in + "host"}, why: whyRooms},
