@@ -69,6 +69,47 @@ func TestFmtRefusesWhatDoesNotParse(t *testing.T) {
 	}
 }
 
+// TestFmtKeepsEverything lays random policies out at random, with comments
+// between any two tokens, and formats them.
+func TestFmtKeepsEverything(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(400) {
+		g := newGen(seed)
+		var text strings.Builder
+		for range 1 + g.IntN(3) {
+			text.WriteString(strings.TrimSuffix(g.policies(1), ";\n"))
+			for range g.IntN(3) {
+				text.WriteString(pick(g, " when {", " unless {") + g.expr(g.IntN(5)) + "}")
+			}
+			text.WriteString(";")
+		}
+		toks, lerr := lex(text.String())
+		if lerr != nil {
+			t.Fatalf("%v\n%s", lerr, text.String())
+		}
+		var loose strings.Builder
+		comments := 0
+		for _, tok := range toks {
+			loose.WriteString(tok.text)
+			for range g.IntN(3) {
+				sep := pick(g, " ", "\n", "\t\r\n", "\n\n", "// c //\n", " // \"x\n\n", "/* b */", "/* two\n  lines */", "\n// own  \n")
+				comments += strings.Count(sep, "/*") + strings.Count(strings.Replace(sep, "c //", "", 1), "//")
+				loose.WriteString(sep)
+			}
+			loose.WriteByte(' ')
+		}
+		out, err := Fmt(src(loose.String()))
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, loose.String())
+		}
+		again, _ := lex(string(out))
+		if got := len(again) - len(code(again)); got != comments {
+			t.Fatalf("seed %d: %d comments became %d", seed, comments, got)
+		}
+		checkFmt(t, []byte(loose.String()))
+	}
+}
+
 // checkFmt: same policies, same comments, idempotent.
 func checkFmt(t *testing.T, in []byte) {
 	t.Helper()

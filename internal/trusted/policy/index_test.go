@@ -49,6 +49,33 @@ func (g gen) condition() string {
 		` when { context.run == "run-1" }`)
 }
 
+// expr is any expression that parses; types don't matter to those who use it.
+func (g gen) expr(depth int) string {
+	if depth == 0 {
+		return pick(g, "true", "principal", "resource", "context", "1", "-1", `"a\"//b"`, `"/*"`, g.entity(), `ip("::1")`)
+	}
+	e := func() string { return g.expr(depth - 1) }
+	return pick(g,
+		func() string { return "(" + e() + ")" },
+		func() string {
+			return "(" + e() + ")" + pick(g, ".a", `["a b"]`, ".contains("+e()+")", ".isEmpty()", ".a.b[\"c\"]")
+		},
+		func() string { return pick(g, "!", "-", "!!", "--", "-!") + "(" + e() + ")" },
+		func() string {
+			return "(" + e() + ")" + pick(g, "==", "!=", "<", "<=", ">", ">=", " in ") + "(" + e() + ")"
+		},
+		func() string { return e2(e) + pick(g, "+", "-", "*", "- -", "&&", "||") + e2(e) },
+		func() string { return "[" + e() + "," + e() + pick(g, "", ",") + "]" },
+		func() string { return "{a:" + e() + `,"b c":` + e() + "}" },
+		func() string { return "if " + e() + " then " + e() + " else " + e() },
+		func() string { return "(" + e() + ") has " + pick(g, "a", "a.b", `"x y"`) },
+		func() string { return "(" + e() + `) like "a*\*"` },
+		func() string { return "(" + e() + ") is Agent" + pick(g, "", " in "+g.owner()) },
+	)()
+}
+
+func e2(e func() string) string { return "(" + e() + ")" }
+
 func (g gen) policies(n int) string {
 	var b strings.Builder
 	for i := range n {
