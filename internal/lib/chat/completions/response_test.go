@@ -126,7 +126,9 @@ func TestDecodeResponse(t *testing.T) {
 }
 
 // chunk is one event whose delta has the given members.
-func chunk(delta string) string { return `data: {"id":"r","choices":[{"delta":{` + delta + `}}]}` + "\n\n" }
+func chunk(delta string) string {
+	return `data: {"id":"r","choices":[{"delta":{` + delta + `}}]}` + "\n\n"
+}
 
 func calls(list string) string { return chunk(`"tool_calls":[` + list + `]`) }
 
