@@ -48,8 +48,8 @@ func TestReasons(t *testing.T) {
 			return []chat.Response{withUsage(numbered(0), 950, 0), withStop(text("cut"), chat.StopLength)}[n], nil
 		}, want: endreason.LimitTotalTokens, iters: 2, calls: 1, text: "cut"},
 		"negative usage gives nothing back": {model: func(n int) (chat.Response, error) {
-			return []chat.Response{withUsage(numbered(0), 999, 1), withUsage(numbered(1), -5000, -5000)}[n], nil
-		}, want: endreason.LimitTotalTokens, iters: 1, calls: 1},
+			return []chat.Response{withUsage(numbered(0), 500, 0), withUsage(numbered(1), -5000, -5000), withUsage(numbered(2), 500, 0), numbered(3), numbered(4)}[n], nil
+		}, want: endreason.LimitTotalTokens, iters: 3, calls: 3},
 		"duplicate in a turn":    {model: func(int) (chat.Response, error) { return calls(call("x", "read", "{}"), call("x", "read2", "{}")), nil }, want: endreason.DuplicateCallID, iters: 1},
 		"duplicate across turns": {model: func(n int) (chat.Response, error) { return calls(call("x", "read", fmt.Sprint(`{"n":`, n, `}`))), nil }, want: endreason.DuplicateCallID, iters: 2, calls: 1},
 		"no ID":                  {model: func(int) (chat.Response, error) { return calls(call("", "read", "{}")), nil }, want: endreason.ModelMalformed, iters: 1},
