@@ -184,6 +184,15 @@ func TestCompileLimits(t *testing.T) {
 	if _, err := Compile(files); err == nil {
 		t.Error("too many files are accepted")
 	}
+	if _, err := Compile([]Source{src(strings.Repeat(" ", MaxFileBytes))}); err != nil {
+		t.Errorf("a file at the limit: %v", err)
+	}
+	if _, err := Compile([]Source{src(strings.Repeat(" ", MaxFileBytes+1))}); err == nil {
+		t.Error("a file over the limit is accepted")
+	}
+	if _, err := Fmt(src(strings.Repeat(" ", MaxFileBytes+1))); err == nil {
+		t.Error("a file over the limit is formatted")
+	}
 	_, err := Compile([]Source{src(strings.Repeat(";", MaxFileBytes))})
 	var many Problems
 	if !errors.As(err, &many) || len(many) != MaxProblems+1 || !strings.Contains(many[MaxProblems].Message, "not shown") {
