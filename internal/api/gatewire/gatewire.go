@@ -31,7 +31,7 @@ type Up struct {
 	ModelDone *ModelDone `json:"model_done,omitempty"` // blob: agentos.chat.v1 response
 	Cancel    *Cancel    `json:"cancel,omitempty"`
 	Text      *Text      `json:"text,omitempty"`
-	LoopEnd   *LoopEnd   `json:"loop_end,omitempty"` // blob: what the loop reported
+	LoopEnd   *LoopEnd   `json:"loop_end,omitempty"` // blob: the final answer, untrusted text
 }
 
 // Ready says that the shim has confined itself and waits for Hello.
@@ -76,9 +76,11 @@ type Text struct {
 	Text string `json:"text"`
 }
 
-// LoopEnd carries the loop's own report.
+// LoopEnd says how the loop reported its end: its word, not a fact.
 type LoopEnd struct {
-	Truncated bool `json:"truncated,omitempty"`
+	Reason     string `json:"reason,omitempty"` // endreason; empty when there was no valid report
+	Detail     string `json:"detail,omitempty"`
+	Iterations int    `json:"iterations,omitempty"`
 }
 
 // Down is a message to the shim. Exactly one member is set.
@@ -99,6 +101,7 @@ type Hello struct {
 	Model     string     `json:"model"` // name sent to the backend
 	Stream    bool       `json:"stream,omitempty"`
 	MaxOutput int        `json:"max_output_tokens"` // per turn; requests are cut to it
+	TimeoutMS int        `json:"timeout_ms"`        // one model call
 }
 
 // ToolInfo is what the agent may know of a tool.

@@ -102,10 +102,7 @@ var errElapsed = errors.New("elapsed limit")
 
 // authorise opens the run's door, its grants and its budget.
 func (r *run) authorise() error {
-	l := r.s.cfg.Limits
-	r.s.deps.Limits.SetLimit(budget.Key("run:"+r.id), budget.Amount{
-		budget.ToolCalls: int64(l.ToolCalls), budget.ModelCall: int64(l.Iterations), budget.Tokens: int64(l.TotalTokens),
-	})
+	r.s.deps.Limits.SetLimit(budget.RunKey(r.id), r.s.cfg.Budget)
 	for i, g := range r.s.cfg.Grants {
 		g.ID, g.Run = fmt.Sprintf("grant-%d:%s", i+1, g.Resource), r.id
 		if err := r.s.deps.Grants.Add(g); err != nil {

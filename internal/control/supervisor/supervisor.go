@@ -91,7 +91,7 @@ type Config struct {
 	Limits     runspec.Limits
 	System     string
 	Strength   []string
-	Keys       func(run string) []budget.Key
+	Budget     budget.Amount // of one run
 }
 
 // Emit receives events in order, from one goroutine at a time.

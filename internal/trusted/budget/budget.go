@@ -26,6 +26,9 @@ const (
 // key of its chain.
 type Key string
 
+// RunKey is the key of one run.
+func RunKey(run string) Key { return Key("run:" + run) }
+
 // Amount is an upper bound or a use, by resource; never negative.
 type Amount map[Resource]int64
 
