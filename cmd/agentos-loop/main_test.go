@@ -16,11 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"agentos/internal/api/runspec"
 	"agentos/internal/host/spawn"
 	"agentos/internal/lib/chat"
 	"agentos/internal/lib/chat/completions"
 	"agentos/internal/lib/endreason"
-	"agentos/internal/reasoning/loop"
 )
 
 // The test binary is the command when it is started under its name.
@@ -31,7 +31,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const agentUID = 54321
+const (
+	agentUID = 54321
+	limits   = `"limits":{"iterations":8,"tool_calls":16,"elapsed_ms":120000,"output_tokens":2048,"total_tokens":65536,"parallel":4}`
+)
 
 // world is what stands around one loop process.
 type world struct {
@@ -70,7 +73,11 @@ func start(t *testing.T, uid uint32, spec string) *world {
 		t.Cleanup(func() { _ = ours.Close() })
 		files = append(files, theirs)
 	}
-	in, feed := pipe(t)
+	control, in, err := spawn.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = control.Close() })
 	outR, outW := pipe(t)
 	errR, errW := pipe(t)
 	w.stdout, w.stderr = outR, errR
@@ -84,15 +91,24 @@ func start(t *testing.T, uid uint32, spec string) *world {
 	for _, f := range append(files, in, outW, errW) {
 		_ = f.Close()
 	}
-	if _, err := io.WriteString(feed, spec); err != nil && uid != 0 {
-		t.Fatal(err)
+	ready := make([]byte, len(runspec.Ready))
+	_, err = io.ReadFull(control, ready)
+	if locked := err == nil && string(ready) == runspec.Ready; locked != (uid != 0) {
+		t.Fatalf("said %q (%v) as uid %d", ready, err, uid)
 	}
-	_ = feed.Close()
+	if uid != 0 && spec != "" {
+		if _, err := io.WriteString(control, spec); err != nil {
+			t.Fatal(err)
+		}
+		if err := control.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return &w
 }
 
 // result waits for the end.
-func (w *world) result(t *testing.T) (loop.Result, spawn.Exit) {
+func (w *world) result(t *testing.T) (runspec.Report, spawn.Exit) {
 	t.Helper()
 	out, err := io.ReadAll(w.stdout)
 	if err != nil {
@@ -106,7 +122,7 @@ func (w *world) result(t *testing.T) (loop.Result, spawn.Exit) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r loop.Result
+	var r runspec.Report
 	if err := json.Unmarshal(out, &r); err != nil {
 		t.Fatalf("exit %+v, stdout %q, stderr %q: %v", e, out, errs, err)
 	}
@@ -180,7 +196,7 @@ func reply(w http.ResponseWriter, stream bool, m chat.Message, stop chat.StopRea
 // outside.
 func TestRun(t *testing.T) {
 	for _, stream := range []bool{false, true} {
-		w := start(t, agentUID, fmt.Sprintf(`{"run":"run-1","goal":"look around","system":"be brief","stream":%v}`, stream))
+		w := start(t, agentUID, fmt.Sprintf(`{"run":"run-1","goal":"look around","system":"be brief","stream":%v,%s}`, stream, limits))
 		w.serveTools(t)
 		var status string
 		w.serveModel(t, func(rw http.ResponseWriter, req completions.ServerRequest) {
@@ -206,7 +222,7 @@ func TestRun(t *testing.T) {
 			reply(rw, stream, chat.Message{Text: "all is well"}, chat.StopEnd)
 		})
 		got, _ := w.result(t)
-		want := loop.Result{Reason: endreason.Completed, Report: "all is well", Iterations: 2, ToolCalls: 3, Usage: chat.Usage{InputTokens: 14, OutputTokens: 6}}
+		want := runspec.Report{Reason: endreason.Completed, Report: "all is well", Iterations: 2, ToolCalls: 3}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("stream %v (-want +got):\n%s", stream, diff)
 		}
@@ -228,7 +244,7 @@ func TestEnds(t *testing.T) {
 			})
 		}
 	}
-	const spec = `{"goal":"g"}`
+	const spec = `{"goal":"g",` + limits + `}`
 	for name, tt := range map[string]struct {
 		uid  uint32
 		spec string
@@ -238,7 +254,7 @@ func TestEnds(t *testing.T) {
 		"not understood": {agentUID, spec, model("not_understood"), endreason.NotUnderstood},
 		"denied":         {agentUID, spec, model("denied_policy"), endreason.Refused},
 		"budget":         {agentUID, spec, model("budget_tokens"), endreason.LimitTotalTokens},
-		"bad spec":       {agentUID, `{"goal":"g","x":1}`, nil, endreason.Internal},
+		"bad spec":       {agentUID, `{"goal":"g","x":1,` + limits + `}`, nil, endreason.Internal},
 		"root":           {0, spec, nil, endreason.Internal},
 		"no tools":       {agentUID, spec, func(_ *testing.T, w *world) { _ = w.tools.Close() }, endreason.Crashed},
 		"terminated": {agentUID, spec, func(t *testing.T, w *world) {
@@ -248,7 +264,8 @@ func TestEnds(t *testing.T) {
 				<-w.proc.Done()
 			})
 		}, endreason.Cancelled},
-		"silent tools": {agentUID, `{"goal":"g","limits":{"elapsed_s":1}}`, nil, endreason.LimitElapsed},
+		"terminated before its order": {agentUID, "", func(_ *testing.T, w *world) { _ = w.proc.Terminate() }, endreason.Cancelled},
+		"silent tools":                {agentUID, `{"goal":"g","limits":{"iterations":8,"tool_calls":16,"elapsed_ms":300,"output_tokens":9,"total_tokens":99,"parallel":4}}`, nil, endreason.LimitElapsed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

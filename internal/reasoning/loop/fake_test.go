@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"agentos/internal/api/runspec"
 	"agentos/internal/lib/chat"
 )
 
@@ -94,4 +95,17 @@ func (f *fakeTools) Call(ctx context.Context, name string, args json.RawMessage)
 		return ToolResult{Text: "result of " + name + string(args)}, nil
 	}
 	return f.do(ctx, name, args)
+}
+
+// order is a spec with l, and with OSA-01's default for each limit that is 0.
+func order(l runspec.Limits) runspec.Spec {
+	for _, d := range []struct {
+		v   *int
+		def int
+	}{{&l.Iterations, 8}, {&l.ToolCalls, 16}, {&l.ElapsedMS, 120_000}, {&l.OutputTokens, 2048}, {&l.TotalTokens, 65536}, {&l.Parallel, 4}} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	return runspec.Spec{Run: "run-1", Goal: "g", System: "s", Limits: l}
 }

@@ -2,8 +2,8 @@
 // calls towards one goal.
 //
 // State owned: the conversation of one run, in memory, gone when Run returns.
-// Imports: lib/chat, lib/canon, lib/endreason, go-json-experiment/json. Imported
-// by: cmd/agentos-loop and its adapters below this folder. Portable. It has no
+// Imports: api/runspec, lib/{canon,chat,endreason}. Imported by:
+// cmd/agentos-loop and the adapters below this folder. Portable. It has no
 // authority: models and tools are interfaces behind which the gate decides, and
 // what the gate refuses comes back as text for the model to adapt to, except
 // where a budget is used up. The loop's own limits are courtesy; the gate's
@@ -15,8 +15,8 @@
 // order whatever order they came in; a call ID is used once in a run; a run ends
 // within its elapsed limit if model and tools honour their context; no text of a
 // model or tool changes a limit.
-// Format of input and output: docs/spec/loop.md. Tests: loop_test.go,
-// progress_test.go, spec_test.go, FuzzParseSpec. Spec: OSA-01, AOS-01.
+// Behaviour: docs/spec/loop.md. Tests: loop_test.go, progress_test.go. Spec:
+// OSA-01, AOS-01.
 package loop
 
 import (
@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"time"
 
+	"agentos/internal/api/runspec"
 	"agentos/internal/lib/chat"
 	"agentos/internal/lib/endreason"
 )
@@ -66,25 +67,22 @@ type Deps struct {
 	Tools Tools
 }
 
-// Result is how a run ended.
-type Result struct {
-	Reason     endreason.Reason `json:"reason"`
-	Detail     string           `json:"detail,omitempty"` // one line, at most 512 bytes
-	Report     string           `json:"report,omitempty"` // the model's last text
-	Iterations int              `json:"iterations"`       // model turns asked for
-	ToolCalls  int              `json:"tool_calls"`       // calls answered, refused and unknown ones included
-	Usage      chat.Usage       `json:"usage"`            // tokens of all turns
-}
-
-const maxDetail = 512 // bytes
+const (
+	maxDetail    = 512                  // bytes
+	maxElapsedMS = 7 * 24 * 3600 * 1000 // beyond it a duration could overflow
+	maxTokens    = 1 << 40              // where counting stops
+)
 
 var errElapsed = errors.New("elapsed limit reached")
 
-// Run works on s until the model has finished or a limit is reached. It always
-// returns a Result with a valid reason, and leaves no goroutine behind.
-func Run(ctx context.Context, s Spec, d Deps) Result {
-	s = s.withDefaults()
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(s.Limits.ElapsedS)*time.Second, errElapsed)
+// Run works on s, which runspec.DecodeSpec accepted, until the model has finished
+// or a limit is reached. It always returns a report with a valid reason, and
+// leaves no goroutine behind. Detail is one line of at most 512 bytes; Report is
+// the model's last text, also when a limit ended the run; refused and unknown
+// calls are counted in ToolCalls.
+func Run(ctx context.Context, s runspec.Spec, d Deps) runspec.Report {
+	elapsed := time.Duration(min(s.Limits.ElapsedMS, maxElapsedMS)) * time.Millisecond
+	ctx, cancel := context.WithTimeoutCause(ctx, elapsed, errElapsed)
 	defer cancel()
 	r := &run{spec: s, deps: d, seen: map[string]bool{}}
 	end := r.drive(ctx)
@@ -103,9 +101,10 @@ func stop(r endreason.Reason, format string, args ...any) *ending {
 }
 
 type run struct {
-	spec     Spec
+	spec     runspec.Spec
 	deps     Deps
-	res      Result
+	res      runspec.Report
+	used     chat.Usage // of all turns
 	tools    map[string]Tool
 	offered  []chat.Tool
 	messages []chat.Message
@@ -158,9 +157,9 @@ func (r *run) turn(ctx context.Context) (chat.Response, *ending) {
 	if r.res.Iterations >= l.Iterations {
 		return chat.Response{}, stop(endreason.LimitIterations, "%d turns without a final answer", l.Iterations)
 	}
-	left := l.TotalTokens - r.res.Usage.Total()
+	left := l.TotalTokens - r.used.Total()
 	if left < 1 {
-		return chat.Response{}, stop(endreason.LimitTotalTokens, "%d of %d tokens used", r.res.Usage.Total(), l.TotalTokens)
+		return chat.Response{}, stop(endreason.LimitTotalTokens, "%d of %d tokens used", r.used.Total(), l.TotalTokens)
 	}
 	req := chat.Request{
 		Model: r.spec.Model, Messages: r.messages, Tools: r.offered,
@@ -188,10 +187,9 @@ func (r *run) turn(ctx context.Context) (chat.Response, *ending) {
 // count adds usage; a count below zero is nonsense and adds nothing, so that no
 // backend can give tokens back.
 func (r *run) count(u chat.Usage) {
-	t := &r.res.Usage
+	t := &r.used
 	t.InputTokens = min(t.InputTokens+max(u.InputTokens, 0), maxTokens)
 	t.OutputTokens = min(t.OutputTokens+max(u.OutputTokens, 0), maxTokens)
-	t.Estimated = t.Estimated || u.Estimated
 }
 
 func (r *run) report(resp chat.Response) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentos/internal/api/runspec"
 	"agentos/internal/lib/chat"
 	"agentos/internal/lib/endreason"
 )
@@ -25,7 +26,7 @@ func numbered(n int) chat.Response {
 // Spec: OSA-01. Each limit and each misbehaviour ends with its own reason.
 func TestReasons(t *testing.T) {
 	t.Parallel()
-	limits := Limits{Iterations: 5, ToolCalls: 6, OutputTokens: 100, TotalTokens: 1000}
+	limits := runspec.Limits{Iterations: 5, ToolCalls: 6, OutputTokens: 100, TotalTokens: 1000}
 	withUsage := func(r chat.Response, in, out int) chat.Response {
 		r.Usage = chat.Usage{InputTokens: in, OutputTokens: out}
 		return r
@@ -99,7 +100,7 @@ func TestReasons(t *testing.T) {
 			if tools == nil {
 				tools = &fakeTools{}
 			}
-			got := Run(t.Context(), Spec{Goal: "g", Limits: limits}, Deps{Model: &eachModel{f: tt.model}, Tools: tools})
+			got := Run(t.Context(), order(limits), Deps{Model: &eachModel{f: tt.model}, Tools: tools})
 			if got.Reason != tt.want || got.Iterations != tt.iters || got.ToolCalls != tt.calls || got.Report != tt.text {
 				t.Errorf("got %+v, want %s after %d turns, %d calls, report %q", got, tt.want, tt.iters, tt.calls, tt.text)
 			}
@@ -143,7 +144,7 @@ func TestElapsedAndCancel(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
-			got := Run(t.Context(), Spec{Goal: "g", Limits: Limits{ElapsedS: 7}}, d)
+			got := Run(t.Context(), order(runspec.Limits{ElapsedMS: 7000}), d)
 			if got.Reason != endreason.LimitElapsed || time.Since(begin) != 7*time.Second {
 				t.Errorf("%s: %+v after %v", name, got, time.Since(begin))
 			}
@@ -152,7 +153,7 @@ func TestElapsedAndCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(3*time.Second, cancel)
-		got := Run(ctx, Spec{Goal: "g"}, Deps{Model: &script{turns: []func(context.Context, chat.Request) (chat.Response, error){hang}}, Tools: &fakeTools{}})
+		got := Run(ctx, order(runspec.Limits{}), Deps{Model: &script{turns: []func(context.Context, chat.Request) (chat.Response, error){hang}}, Tools: &fakeTools{}})
 		if got.Reason != endreason.Cancelled {
 			t.Errorf("cancel: %+v", got)
 		}
@@ -178,7 +179,7 @@ func TestParallel(t *testing.T) {
 				return ToolResult{Text: fmt.Sprint("r", a.N)}, nil
 			}}
 			model := &script{turns: []func(context.Context, chat.Request) (chat.Response, error){always(calls(cs...)), always(text("ok"))}}
-			got := Run(t.Context(), Spec{Goal: "g", Limits: Limits{Parallel: limit, ElapsedS: 1000}}, Deps{Model: model, Tools: tools})
+			got := Run(t.Context(), order(runspec.Limits{Parallel: limit, ElapsedMS: 1e6}), Deps{Model: model, Tools: tools})
 			if got.Reason != endreason.Completed || tools.max != limit {
 				t.Errorf("limit %d: at most %d at once, %+v", limit, tools.max, got)
 			}
@@ -202,7 +203,7 @@ func TestParallel(t *testing.T) {
 		}}
 		cs := calls(call("1", "read", "{}"), call("2", "read2", "{}"), call("3", "write", "{}"), call("4", "write", `{"b":1}`), call("5", "read", `{"b":1}`))
 		begin := time.Now()
-		Run(t.Context(), Spec{Goal: "g"}, Deps{Tools: tools, Model: &script{turns: []func(context.Context, chat.Request) (chat.Response, error){always(cs), always(text("ok"))}}})
+		Run(t.Context(), order(runspec.Limits{}), Deps{Tools: tools, Model: &script{turns: []func(context.Context, chat.Request) (chat.Response, error){always(cs), always(text("ok"))}}})
 		if d := time.Since(begin); d != 4*time.Second || tools.max != 2 {
 			t.Errorf("%v, %d at once, want 4s (two together, then one by one) and 2: %v", d, tools.max, at)
 		}
@@ -218,7 +219,7 @@ func TestModelMistakes(t *testing.T) {
 		always(text("ok")),
 	}}
 	tools := &fakeTools{}
-	got := Run(t.Context(), Spec{Goal: "g", System: "s"}, Deps{Model: model, Tools: tools})
+	got := Run(t.Context(), order(runspec.Limits{}), Deps{Model: model, Tools: tools})
 	if got.Reason != endreason.Completed || got.ToolCalls != 6 {
 		t.Errorf("%+v", got)
 	}
@@ -243,10 +244,10 @@ func TestLongResultIsCut(t *testing.T) {
 	tools := &fakeTools{do: func(context.Context, string, json.RawMessage) (ToolResult, error) {
 		return ToolResult{Text: strings.Repeat("ü", maxResult) + "\xff"}, nil
 	}}
-	if got := Run(t.Context(), Spec{Goal: "g"}, Deps{Model: model, Tools: tools}); got.Reason != endreason.Completed {
+	if got := Run(t.Context(), order(runspec.Limits{}), Deps{Model: model, Tools: tools}); got.Reason != endreason.Completed {
 		t.Fatal(got)
 	}
-	s := model.reqs[1].Messages[2].Text
+	s := model.reqs[1].Messages[3].Text
 	if len(s) > maxResult+100 || !strings.Contains(s, "[cut: ") {
 		t.Errorf("%d bytes, ends %q", len(s), s[len(s)-60:])
 	}
@@ -273,9 +274,9 @@ func TestRandomModels(t *testing.T) {
 			r.Usage = chat.Usage{InputTokens: rnd.IntN(2000) - 100, OutputTokens: rnd.IntN(100)}
 			return r, nil
 		})
-		l := Limits{Iterations: 1 + rnd.IntN(20), ToolCalls: 1 + rnd.IntN(30), TotalTokens: 1 + rnd.IntN(20000), Parallel: 1 + rnd.IntN(4)}
+		l := runspec.Limits{Iterations: 1 + rnd.IntN(20), ToolCalls: 1 + rnd.IntN(30), TotalTokens: 1 + rnd.IntN(20000), Parallel: 1 + rnd.IntN(4)}
 		tools := &fakeTools{}
-		got := Run(t.Context(), Spec{Goal: "g", Limits: l}, Deps{Model: &eachModel{f: model}, Tools: tools})
+		got := Run(t.Context(), order(l), Deps{Model: &eachModel{f: model}, Tools: tools})
 		if !got.Reason.Valid() || got.Iterations > l.Iterations || got.ToolCalls > l.ToolCalls || len(tools.log) > got.ToolCalls || tools.max > l.Parallel {
 			t.Errorf("seed %d, %+v: %+v, %d at once", seed, l, got, tools.max)
 		}

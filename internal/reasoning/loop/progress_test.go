@@ -7,13 +7,14 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"agentos/internal/api/runspec"
 	"agentos/internal/lib/chat"
 	"agentos/internal/lib/endreason"
 )
 
 // play runs a model that calls, turn by turn, the tools that the letters name;
 // result gives what the n-th call comes to.
-func play(t *testing.T, letters string, result func(n int, args string) string) Result {
+func play(t *testing.T, letters string, result func(n int, args string) string) runspec.Report {
 	t.Helper()
 	model := each(func(n int) (chat.Response, error) {
 		if n == len(letters) {
@@ -26,7 +27,7 @@ func play(t *testing.T, letters string, result func(n int, args string) string) 
 		n++
 		return ToolResult{Text: result(n, string(args))}, nil
 	}}
-	return Run(t.Context(), Spec{Goal: "g", Limits: Limits{Iterations: 500, ToolCalls: 4096, TotalTokens: 1 << 30}}, Deps{Model: &eachModel{f: model}, Tools: tools})
+	return Run(t.Context(), order(runspec.Limits{Iterations: 500, ToolCalls: 4096, TotalTokens: 1 << 30}), Deps{Model: &eachModel{f: model}, Tools: tools})
 }
 
 func TestStuck(t *testing.T) {
