@@ -108,7 +108,8 @@ type Hello struct {
 type ToolInfo struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	Schema      string `json:"schema"` // JSON Schema
+	Schema      string `json:"schema"`              // JSON Schema
+	ReadOnly    bool   `json:"read_only,omitempty"` // changes nothing
 }
 
 // Begin says that a model call was admitted and recorded: do it now.

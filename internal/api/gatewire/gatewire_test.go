@@ -20,7 +20,7 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil || cmp.Diff(up, got) != "" || !bytes.Equal(blob, gotBlob) {
 		t.Fatalf("%v %q %v", got, gotBlob, err)
 	}
-	down := Down{Hello: &Hello{Run: "r", Tools: []ToolInfo{{"t", "d", `{"type":"object"}`}}, Backend: "rules", MaxOutput: 5}}
+	down := Down{Hello: &Hello{Run: "r", Tools: []ToolInfo{{Name: "t", Schema: `{"type":"object"}`, ReadOnly: true}}, Backend: "rules", MaxOutput: 5}}
 	if b, err = EncodeDown(down, nil); err != nil {
 		t.Fatal(err)
 	}

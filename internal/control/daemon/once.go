@@ -24,6 +24,7 @@ import (
 	"agentos/internal/control/identity"
 	"agentos/internal/control/statestore"
 	"agentos/internal/control/supervisor"
+	"agentos/internal/execution/tool"
 	"agentos/internal/host/probe"
 	"agentos/internal/host/procstatus"
 	"agentos/internal/host/spawn"
@@ -118,7 +119,7 @@ const systemPrompt = "You are an agent on a Linux machine, working under AgentOS
 func toolInfos(a *authority.Authority) []gatewire.ToolInfo {
 	var out []gatewire.ToolInfo
 	for _, t := range a.Offered {
-		out = append(out, gatewire.ToolInfo{Name: t.Name, Description: t.Description, Schema: string(t.InputSchema)})
+		out = append(out, gatewire.ToolInfo{Name: t.Name, Description: t.Description, Schema: string(t.InputSchema), ReadOnly: t.Effect == tool.Read})
 	}
 	return out
 }

@@ -27,7 +27,8 @@ func (s *session) serveMCP(ctx context.Context) error {
 		if err := json.Unmarshal([]byte(t.Schema), &schema); err != nil || schema["type"] != "object" {
 			return fmt.Errorf("offer tool %q: its schema is no object schema", t.Name)
 		}
-		srv.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: schema}, s.tool)
+		srv.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: schema,
+			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.ReadOnly}}, s.tool)
 	}
 	srv.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {

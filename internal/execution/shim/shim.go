@@ -4,7 +4,7 @@
 // opens no file and makes no connection; an admitted model call comes with the
 // connection to use.
 //
-// State owned: the proposals under way. Imports: api/gatewire, lib/chat,
+// State owned: the proposals under way. Imports: api/{gatewire,runspec}, lib/chat,
 // lib/chat/completions, execution/model, trusted/modelcontext. Imported by:
 // cmd/agentos-shim. Locks: gate.mu, a leaf. Invariants: INV-13: the agent reaches
 // execution only by proposals; a model call is made only between Begin and its
@@ -22,6 +22,7 @@ import (
 	"os"
 
 	"agentos/internal/api/gatewire"
+	"agentos/internal/api/runspec"
 	"agentos/internal/execution/model"
 )
 
@@ -42,8 +43,6 @@ type Deps struct {
 	Conn  func(*os.File) (net.Conn, error)
 	Ready gatewire.Ready
 }
-
-const maxLoopReport = 4 << 20 // bytes of the loop's standard output that are passed on
 
 // Run serves one run. It returns nil when the gate's process closed the wire,
 // which is how a run ends, and an error on anything else. All goroutines have
@@ -145,17 +144,20 @@ func (s *session) serve(ctx context.Context, cancel context.CancelFunc, d Deps) 
 	return err
 }
 
-// relayLoopOutput passes the loop's report up, bounded and unread.
+// relayLoopOutput reads the loop's report, which is bounded and checked here so
+// that the gate's process needn't parse it, and passes it up.
 func (s *session) relayLoopOutput() error {
-	b, err := io.ReadAll(io.LimitReader(s.loopOut, maxLoopReport+1))
-	end := gatewire.LoopEnd{}
-	if len(b) > maxLoopReport {
-		b, end.Truncated = b[:maxLoopReport], true
-	}
+	b, err := io.ReadAll(io.LimitReader(s.loopOut, runspec.MaxReport+1))
 	if err != nil && len(b) == 0 {
 		return nil // closed by us: the run is over
 	}
-	return s.gate.send(gatewire.Up{LoopEnd: &end}, b)
+	r, err := runspec.DecodeReport(b)
+	if err != nil {
+		return s.gate.send(gatewire.Up{LoopEnd: &gatewire.LoopEnd{Detail: clip(err.Error(), 512)}}, nil)
+	}
+	return s.gate.send(gatewire.Up{LoopEnd: &gatewire.LoopEnd{
+		Reason: string(r.Reason), Detail: clip(r.Detail, 4096), Iterations: r.Iterations,
+	}}, []byte(r.Report))
 }
 
 func closeFiles(files []*os.File) {
