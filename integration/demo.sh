@@ -12,6 +12,6 @@ say "audit checkpoint"
 bin/agentos audit checkpoint
 say "audit verify"
 bin/agentos audit verify
-run=$(bin/agentos audit log --json | sed -n 's/.*"run":"\(run-[^"]*\)".*/\1/p' | tail -1)
+run=$(bin/agentos audit log --json | sed -n 's/.*"run": *"\(run-[^"]*\)".*/\1/p' | tail -1)
 say "lineage $run"
 bin/agentos lineage "$run"
