@@ -184,7 +184,7 @@ func (fake) Show(_ context.Context, r *connect.Request[agentosv1.ShowRequest]) (
 		return nil, apierr.ToConnect(fault.New(fault.NotFound, "agentos audit log lists the records", "find record %q", "999"))
 	}
 	return connect.NewResponse(&agentosv1.ShowResponse{Records: []*agentosv1.AuditRecord{record(5)},
-		Payloads: map[string][]byte{"sha256:aa": []byte(`{"unit":"ssh.service"}`), "sha256:bb": []byte(strings.Repeat("payload \x1b[1m ", 1000))}}), nil
+		Payloads: map[string][]byte{"sha256:aa": []byte(`{"unit":"ssh.service"}`), "sha256:bb": []byte(strings.Repeat("payload \x1b[1m"+strings.Repeat(".", 480)+"\n", 20))}}), nil
 }
 
 func (fake) Verify(_ context.Context, r *connect.Request[agentosv1.VerifyRequest]) (*connect.Response[agentosv1.VerifyResponse], error) {

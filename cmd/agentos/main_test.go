@@ -3,8 +3,10 @@ package main
 import (
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -26,6 +28,8 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// waitfor FILE REGEXP polls until a line of the file matches.
+			"waitfor": waitFor,
 			// exits CODE PROGRAM ARGS...: like exec, with an exact exit code.
 			"exits": func(ts *testscript.TestScript, neg bool, args []string) {
 				if neg || len(args) < 2 {
@@ -60,10 +64,27 @@ func TestThinClient(t *testing.T) {
 	}
 	for _, p := range strings.Fields(deps) {
 		for _, bad := range []string{"sqlite", "cedar", "modelcontextprotocol", "go-yaml", "agentos/internal/trusted", "agentos/internal/control",
-			"agentos/internal/execution", "agentos/internal/host", "agentos/internal/reasoning", "text/template", "html/template"} {
+			"agentos/internal/execution", "agentos/internal/host", "agentos/internal/reasoning", "html/template"} {
 			if strings.Contains(p, bad) {
 				t.Errorf("agentos links %s", p)
 			}
 		}
 	}
+}
+
+// waitFor gives the program in the background ten seconds to say something.
+func waitFor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waitfor FILE REGEXP")
+	}
+	re := regexp.MustCompile("(?m)" + args[1])
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for range 1000 {
+		if data, err := os.ReadFile(ts.MkAbs(args[0])); err == nil && re.Match(data) {
+			return
+		}
+		<-poll.C
+	}
+	ts.Fatalf("%s never matched %s", args[0], args[1])
 }

@@ -134,13 +134,17 @@ func (p *process) failure() error {
 }
 
 func (p *process) explain(err error) error {
-	var ce *connect.Error
-	if errors.As(err, &ce) && (connect.IsWireError(ce) || ce.Code() == connect.CodeCanceled || ce.Code() == connect.CodeDeadlineExceeded) {
+	var f *fault.Error
+	if errors.As(err, &f) || connect.IsWireError(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return apierr.FromConnect(err)
+	}
+	var ce *connect.Error
+	if !errors.As(err, &ce) {
+		return err // not about the connection
 	}
 	// The connection broke: agentosd knows why, once it has ended.
 	if !p.ended(2 * time.Second) {
-		return apierr.FromConnect(err)
+		return fault.New(fault.Internal, "run agentos doctor", "talk to agentosd: %s", ce.Message())
 	}
 	if f := p.failure(); f != nil {
 		return f

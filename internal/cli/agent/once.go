@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -91,7 +92,11 @@ func run(ctx context.Context, e *cli.Env, goal string) error {
 			return err
 		}
 		defer stream.Close()
-		return w.watch(ctx, stream, cancel)
+		err = w.watch(ctx, stream, cancel)
+		if ctx.Err() != nil && e.ErrTerm && !e.JSON {
+			fmt.Fprintln(e.Err, "\ncancelling the run; Ctrl-C again ends it at once")
+		}
+		return err
 	})
 	return w.verdict(ctx, err)
 }

@@ -87,9 +87,9 @@ func list(e *cli.Env, stream *connect.ServerStreamForClient[agentosv1.AuditRecor
 			continue
 		}
 		if table == nil {
-			table = e.NewTable("SEQ", "TIME", "KIND", "RUN", "CALL", "WHAT")
+			table = e.NewTable("SEQ", "TIME", "KIND", "CALL OR RUN", "WHAT")
 		}
-		table.Row(strconv.FormatUint(r.GetSeq(), 10), cli.When(r.GetAt().AsTime()), r.GetKind(), short(r.GetRun()), short(r.GetCall()), what(r))
+		table.Row(strconv.FormatUint(r.GetSeq(), 10), cli.When(r.GetAt().AsTime()), r.GetKind(), whose(r), what(r))
 		if r.GetKind() == "call.denied" {
 			table.Paint(2, e.Style.Bad)
 		}
@@ -110,13 +110,13 @@ func list(e *cli.Env, stream *connect.ServerStreamForClient[agentosv1.AuditRecor
 	return nil
 }
 
-// short is an ID as tables show it: enough to be unique among recent ones and
-// accepted wherever an ID is.
-func short(id string) string {
-	if len(id) > 17 {
-		return id[:17]
+// whose is the most precise ID of a record, whole, so that it can be copied:
+// the beginnings of IDs made in the same millisecond are alike.
+func whose(r *agentosv1.AuditRecord) string {
+	if r.GetCall() != "" {
+		return r.GetCall()
 	}
-	return id
+	return r.GetRun()
 }
 
 // what sums up a record from the fields that its kind has.

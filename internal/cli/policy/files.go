@@ -75,6 +75,9 @@ func format(e *cli.Env) *cobra.Command {
 		Example: "  agentos policy fmt --write policies/*.cedar\n  agentos policy fmt - < draft.cedar",
 		Args:    cli.Args(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if write && only {
+				return fault.New(fault.Usage, "use one of them", "format policies: --write and --check exclude each other")
+			}
 			files, err := collect(args, e.In, ".cedar")
 			if err != nil {
 				return err
@@ -102,7 +105,6 @@ func format(e *cli.Env) *cobra.Command {
 	}
 	c.Flags().BoolVarP(&write, "write", "w", false, "rewrite the files that change")
 	c.Flags().BoolVar(&only, "check", false, "only name the files that would change")
-	c.MarkFlagsMutuallyExclusive("write", "check")
 	return c
 }
 
