@@ -102,7 +102,7 @@ func order(l runspec.Limits) runspec.Spec {
 	for _, d := range []struct {
 		v   *int
 		def int
-	}{{&l.Iterations, 8}, {&l.ToolCalls, 16}, {&l.ElapsedS, 120}, {&l.OutputTokens, 2048}, {&l.TotalTokens, 65536}, {&l.Parallel, 4}} {
+	}{{&l.Iterations, 8}, {&l.ToolCalls, 16}, {&l.ElapsedMS, 120_000}, {&l.OutputTokens, 2048}, {&l.TotalTokens, 65536}, {&l.Parallel, 4}} {
 		if *d.v == 0 {
 			*d.v = d.def
 		}

@@ -68,9 +68,9 @@ type Deps struct {
 }
 
 const (
-	maxDetail  = 512           // bytes
-	maxElapsed = 7 * 24 * 3600 // seconds; far beyond it a duration overflows
-	maxTokens  = 1 << 40       // where counting stops
+	maxDetail    = 512                  // bytes
+	maxElapsedMS = 7 * 24 * 3600 * 1000 // far beyond it a duration overflows
+	maxTokens    = 1 << 40              // where counting stops
 )
 
 var errElapsed = errors.New("elapsed limit reached")
@@ -81,7 +81,7 @@ var errElapsed = errors.New("elapsed limit reached")
 // the model's last text, also when a limit ended the run; refused and unknown
 // calls are counted in ToolCalls.
 func Run(ctx context.Context, s runspec.Spec, d Deps) runspec.Report {
-	elapsed := time.Duration(min(s.Limits.ElapsedS, maxElapsed)) * time.Second
+	elapsed := time.Duration(min(s.Limits.ElapsedMS, maxElapsedMS)) * time.Millisecond
 	ctx, cancel := context.WithTimeoutCause(ctx, elapsed, errElapsed)
 	defer cancel()
 	r := &run{spec: s, deps: d, seen: map[string]bool{}}
@@ -104,6 +104,7 @@ type run struct {
 	spec     runspec.Spec
 	deps     Deps
 	res      runspec.Report
+	used     chat.Usage // of all turns
 	tools    map[string]Tool
 	offered  []chat.Tool
 	messages []chat.Message
@@ -156,9 +157,9 @@ func (r *run) turn(ctx context.Context) (chat.Response, *ending) {
 	if r.res.Iterations >= l.Iterations {
 		return chat.Response{}, stop(endreason.LimitIterations, "%d turns without a final answer", l.Iterations)
 	}
-	left := l.TotalTokens - r.res.Usage.Total()
+	left := l.TotalTokens - r.used.Total()
 	if left < 1 {
-		return chat.Response{}, stop(endreason.LimitTotalTokens, "%d of %d tokens used", r.res.Usage.Total(), l.TotalTokens)
+		return chat.Response{}, stop(endreason.LimitTotalTokens, "%d of %d tokens used", r.used.Total(), l.TotalTokens)
 	}
 	req := chat.Request{
 		Model: r.spec.Model, Messages: r.messages, Tools: r.offered,
@@ -186,10 +187,9 @@ func (r *run) turn(ctx context.Context) (chat.Response, *ending) {
 // count adds usage; a count below zero is nonsense and adds nothing, so that no
 // backend can give tokens back.
 func (r *run) count(u chat.Usage) {
-	t := &r.res.Usage
+	t := &r.used
 	t.InputTokens = min(t.InputTokens+max(u.InputTokens, 0), maxTokens)
 	t.OutputTokens = min(t.OutputTokens+max(u.OutputTokens, 0), maxTokens)
-	t.Estimated = t.Estimated || u.Estimated
 }
 
 func (r *run) report(resp chat.Response) {

@@ -144,7 +144,7 @@ func TestElapsedAndCancel(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
-			got := Run(t.Context(), order(runspec.Limits{ElapsedS: 7}), d)
+			got := Run(t.Context(), order(runspec.Limits{ElapsedMS: 7000}), d)
 			if got.Reason != endreason.LimitElapsed || time.Since(begin) != 7*time.Second {
 				t.Errorf("%s: %+v after %v", name, got, time.Since(begin))
 			}
@@ -179,7 +179,7 @@ func TestParallel(t *testing.T) {
 				return ToolResult{Text: fmt.Sprint("r", a.N)}, nil
 			}}
 			model := &script{turns: []func(context.Context, chat.Request) (chat.Response, error){always(calls(cs...)), always(text("ok"))}}
-			got := Run(t.Context(), order(runspec.Limits{Parallel: limit, ElapsedS: 1000}), Deps{Model: model, Tools: tools})
+			got := Run(t.Context(), order(runspec.Limits{Parallel: limit, ElapsedMS: 1e6}), Deps{Model: model, Tools: tools})
 			if got.Reason != endreason.Completed || tools.max != limit {
 				t.Errorf("limit %d: at most %d at once, %+v", limit, tools.max, got)
 			}
