@@ -164,7 +164,7 @@ func valueOfRight(n ast.IsNode, env eval.Env) string {
 	return ""
 }
 
-// clip bounds what of an argument's text goes into a sentence.
+// clip bounds what of an argument or a condition goes into a sentence.
 func clip(s string) string {
 	const limit = 200
 	if len(s) <= limit {
@@ -183,5 +183,5 @@ func source(n ast.IsNode) string {
 	p.Position = ast.Position{}
 	text := string(cedar.NewPolicyFromAST((*policyAST)(p)).MarshalCedar())
 	_, text, _ = strings.Cut(text, "\nwhen { ")
-	return strings.TrimSuffix(text, " };")
+	return clip(strings.TrimSuffix(text, " };"))
 }

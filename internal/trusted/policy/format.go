@@ -127,10 +127,8 @@ func (p *printer) comment(t token) {
 			p.top = topComment
 		}
 	} else {
-		pending := p.breaks
 		p.breaks = 0
 		p.write(t.text, 0, true)
-		p.breaks = pending
 	}
 	p.brk(1)
 }

@@ -1,13 +1,12 @@
 package policy
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
-
-	"math/rand/v2"
 )
 
 func newGen(seed uint64) gen { return gen{rand.New(rand.NewPCG(seed, 11))} }
