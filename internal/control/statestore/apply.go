@@ -6,6 +6,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -41,6 +43,8 @@ type work struct {
 	dataAt   int    // its place in tree.data
 	leavesAt int
 	used     map[balanceKey]int64
+	opened   map[string]uint64 // intents of this transaction without outcome
+	closed   []string          // calls that got their outcome in it
 }
 
 type balanceKey struct {
@@ -52,26 +56,56 @@ var background = context.Background() // a commit, once begun, isn't interrupted
 
 // transact writes a group in one transaction. On error nothing is on disk; bad
 // is the index of the request that alone is wrong, or -1.
-func (s *Store) transact(group []*request) (next tree, bad int, err error) {
-	w := s.newWork()
+func (s *Store) transact(group []*request) (w *work, bad int, err error) {
+	w = s.newWork()
 	bad = -1
 	err = s.inTx(background, func() error {
-		for i, r := range group {
+		for _, r := range group {
 			r.receipt.FirstSeq = w.tree.size
-			if err := w.apply(r.tx); err != nil {
-				if fault.KindOf(err) == fault.Conflict {
-					bad = i
-				}
+			if err := w.encode(r.tx); err != nil {
 				return err
 			}
 		}
-		return w.flush()
+		signed := w.sign() // beside the statements below: it costs as much as they do
+		for i, r := range group {
+			if err := w.apply(r.tx, r.receipt.FirstSeq, r.receipt.FirstSeq+uint64(len(r.tx.entries))); err != nil {
+				if fault.KindOf(err) == fault.Conflict {
+					bad = i
+				}
+				<-signed
+				return err
+			}
+		}
+		if err := w.tail(); err != nil {
+			<-signed
+			return err
+		}
+		return w.flush(<-signed)
 	})
-	return w.tree, bad, err
+	return w, bad, err
+}
+
+// keep takes over what a transaction changed, after it became durable.
+func (s *Store) keep(w *work, group []*request) {
+	s.tree = w.tree
+	for _, call := range w.closed {
+		delete(s.open, call)
+	}
+	maps.Copy(s.open, w.opened)
+	for _, r := range group {
+		r.receipt.Size = w.tree.size
+		for _, run := range r.tx.runs {
+			if run.Reason == "" {
+				s.alive[run.Run] = struct{}{}
+			} else {
+				delete(s.alive, run.Run)
+			}
+		}
+	}
 }
 
 func (s *Store) newWork() *work {
-	w := &work{s: s, tree: s.tree.fork(), used: make(map[balanceKey]int64)}
+	w := &work{s: s, tree: s.tree.fork(), used: make(map[balanceKey]int64), opened: make(map[string]uint64)}
 	w.mark()
 	return w
 }
@@ -81,10 +115,21 @@ func (w *work) mark() {
 	w.segment, w.dataAt, w.leavesAt = w.tree.size, len(w.tree.data), len(w.tree.leaves)
 }
 
-func (w *work) apply(p *prepared) error {
-	first := w.tree.size
+// encode appends the records of a Tx to the tree.
+func (w *work) encode(p *prepared) error {
 	for i := range p.entries {
 		if err := w.entry(&p.entries[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply writes what belongs to the records: the index of calls, reservations,
+// run states. first and end are the range of the Tx's records.
+func (w *work) apply(p *prepared, first, end uint64) error {
+	for i := range p.entries {
+		if err := w.indexCall(&p.entries[i].record, int64(first)+int64(i)); err != nil {
 			return err
 		}
 	}
@@ -106,7 +151,7 @@ func (w *work) apply(p *prepared) error {
 	for _, r := range p.runs {
 		var last any
 		if r.Reason != "" {
-			last = int64(w.tree.size)
+			last = int64(end)
 		}
 		if err := w.one(w.s.st.run, "set state of run %q: it has ended", r.Run,
 			r.Run, r.Agent, r.Owner, r.State, r.Reason, int64(first), last); err != nil {
@@ -114,6 +159,27 @@ func (w *work) apply(p *prepared) error {
 		}
 	}
 	return nil
+}
+
+// indexCall keeps where a call's records are, and refuses a second intent and
+// an outcome without an open intent.
+func (w *work) indexCall(rec *audit.Record, seq int64) (err error) {
+	st := &w.s.st
+	switch rec.Kind {
+	case audit.KindIntent:
+		err = w.one(st.intent, "record intent of call %q: it has a record", rec.Call, rec.Call, seq, nil)
+	case audit.KindDenied:
+		err = w.one(st.intent, "record denial of call %q: it has a record", rec.Call, rec.Call, seq, seq)
+	case audit.KindOutcome:
+		err = w.one(st.outcome, "record outcome of call %q: no open intent", rec.Call, seq, rec.Call)
+	}
+	if _, alive := w.s.alive[rec.Run]; err == nil && rec.Run != "" && !alive {
+		// A record after its run's end is rare; it moves the end of the range.
+		if _, err := st.extend.ExecContext(background, seq+1, rec.Run); err != nil {
+			return fmt.Errorf("extend run: %w", err)
+		}
+	}
+	return err
 }
 
 // one runs a statement that must change exactly one row; else the Tx is in
@@ -134,28 +200,8 @@ func (w *work) one(st *sql.Stmt, conflict, name string, args ...any) error {
 }
 
 func (w *work) entry(e *preparedEntry) error {
-	seq := int64(w.tree.size)
 	rec := e.record
 	rec.Seq = w.tree.size
-	st := &w.s.st
-	var err error
-	switch rec.Kind {
-	case audit.KindIntent:
-		err = w.one(st.intent, "record intent of call %q: it has a record", rec.Call, rec.Call, seq, nil)
-	case audit.KindDenied:
-		err = w.one(st.intent, "record denial of call %q: it has a record", rec.Call, rec.Call, seq, seq)
-	case audit.KindOutcome:
-		err = w.one(st.outcome, "record outcome of call %q: no open intent", rec.Call, seq, rec.Call)
-	}
-	if err != nil {
-		return err
-	}
-	if _, alive := w.s.alive[rec.Run]; rec.Run != "" && !alive {
-		// A record after its run's end is rare; it moves the end of the range.
-		if _, err := st.extend.ExecContext(background, seq+1, rec.Run); err != nil {
-			return fmt.Errorf("extend run: %w", err)
-		}
-	}
 	for _, p := range e.payloads {
 		c, err := w.payload(p)
 		if err != nil {
@@ -167,6 +213,13 @@ func (w *work) entry(e *preparedEntry) error {
 	w.tree.data, leaf = audit.AppendFrame(w.tree.data, rec)
 	w.tree.leaves = append(w.tree.leaves, leaf[:]...)
 	w.tree.tail.Push(leaf)
+	switch rec.Kind {
+	case audit.KindIntent:
+		w.opened[rec.Call] = rec.Seq
+	case audit.KindOutcome:
+		delete(w.opened, rec.Call)
+		w.closed = append(w.closed, rec.Call)
+	}
 	w.tree.size++
 	if w.tree.tail.Len() == audit.BundleSize {
 		return w.bundle()
@@ -208,7 +261,7 @@ func (w *work) bundle() error {
 			return fmt.Errorf("move tail: %w", err)
 		}
 	}
-	if _, err := st.peaks.ExecContext(background, int64(t.bundles.Len()), joinHashes(t.bundles.Peaks())); err != nil {
+	if _, err := st.peaks.ExecContext(background, int64(t.bundles.Len()), joinHashes(t.bundles.Peaks()), int64(w.settled())); err != nil {
 		return fmt.Errorf("write tree: %w", err)
 	}
 	t.tail = audit.Frontier{}
@@ -217,18 +270,60 @@ func (w *work) bundle() error {
 	return nil
 }
 
-// flush writes what is left: the new end of the tail, its checkpoint, balances.
-func (w *work) flush() error {
+// settled is the first record that may be an intent without outcome: recovery
+// looks from there on, so that commits need no index of open calls.
+func (w *work) settled() uint64 {
+	first := w.tree.size
+	for _, seq := range w.opened {
+		first = min(first, seq)
+	}
+	for call, seq := range w.s.open {
+		if seq < first && !slices.Contains(w.closed, call) {
+			first = seq
+		}
+	}
+	return first
+}
+
+type signedNote struct {
+	note []byte
+	err  error
+}
+
+// sign signs the new tree head; nothing when no record is left to cover.
+func (w *work) sign() <-chan signedNote {
+	out := make(chan signedNote, 1)
+	if w.tree.size == w.segment {
+		out <- signedNote{}
+		return out
+	}
+	size, root := w.tree.size, w.tree.root()
+	go func() {
+		note, err := w.s.key.Sign(size, root)
+		out <- signedNote{note, err}
+	}()
+	return out
+}
+
+// tail writes the records that no bundle took.
+func (w *work) tail() error {
 	t := &w.tree
-	if t.size > w.segment {
-		if _, err := w.s.st.tail.ExecContext(background, int64(w.segment), t.leaves[w.leavesAt:], t.data[w.dataAt:]); err != nil {
-			return fmt.Errorf("write records: %w", err)
-		}
-		note, err := w.s.key.Sign(t.size, t.root())
-		if err != nil {
-			return fmt.Errorf("sign checkpoint: %w", err)
-		}
-		if _, err := w.s.st.checkpoint.ExecContext(background, int64(t.size), note); err != nil {
+	if t.size == w.segment {
+		return nil
+	}
+	if _, err := w.s.st.tail.ExecContext(background, int64(w.segment), t.leaves[w.leavesAt:], t.data[w.dataAt:]); err != nil {
+		return fmt.Errorf("write records: %w", err)
+	}
+	return nil
+}
+
+// flush writes the checkpoint and the balances.
+func (w *work) flush(signed signedNote) error {
+	if signed.err != nil {
+		return fmt.Errorf("sign checkpoint: %w", signed.err)
+	}
+	if signed.note != nil {
+		if _, err := w.s.st.checkpoint.ExecContext(background, int64(w.tree.size), signed.note); err != nil {
 			return fmt.Errorf("write checkpoint: %w", err)
 		}
 	}

@@ -141,6 +141,45 @@ func createDatabase(dir string) error {
 	return syncDir(dir)
 }
 
+// walSpace is how much of the WAL exists before the first commit, and about
+// what is in it when SQLite starts over (wal_autocheckpoint).
+const walSpace = 4 << 20
+
+// createWAL writes a WAL of zeros, which SQLite takes for an empty one: a commit
+// then overwrites blocks that exist, so that its sync needs no journal commit of
+// the filesystem (measured: 0.14 against 0.23 ms). SQLite removes it at the end.
+func createWAL(dir string) error {
+	path := filepath.Join(dir, dbName+"-wal")
+	exists, err := checkFile(path)
+	if err != nil || exists {
+		return err // exists: a crash left it, SQLite recovers from it
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return ioFault(err, dir, "create WAL %q", path)
+	}
+	_, err = f.Write(make([]byte, walSpace))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		// Only speed is lost; a disk that is too full for commits says so then.
+		if err := os.Remove(path); err != nil {
+			return ioFault(err, dir, "remove WAL %q", path)
+		}
+	}
+	return nil
+}
+
+// walEmpty reports whether the directory's WAL can hold no commit.
+func walEmpty(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, dbName+"-wal"))
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist)
+	}
+	defer f.Close()
+	var magic [4]byte
+	_, err = io.ReadFull(f, magic[:])
+	return err != nil || magic == [4]byte{}
+}
+
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -48,7 +48,7 @@ func OpenReadOnly(ctx context.Context, dir string) (*Reader, error) {
 	if unix.Access(dir, unix.W_OK) != nil {
 		// SQLite can't make its shared memory here. Without a WAL the file alone
 		// is the whole state and nobody can be writing it.
-		if fi, err := os.Stat(filepath.Join(dir, dbName+"-wal")); err == nil && fi.Size() > 0 {
+		if !walEmpty(dir) {
 			return nil, fault.New(fault.Unavailable, "copy the directory to a writable place and read it there",
 				"read state directory %q: it can't be written and its last commits are in the WAL", dir)
 		}

@@ -3,9 +3,12 @@
 package statestore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"agentos/internal/lib/endreason"
 	"agentos/internal/lib/fault"
@@ -52,11 +55,12 @@ func (s *Store) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	next, _, err := s.transact([]*request{{tx: p}})
+	group := []*request{{tx: p}}
+	w, _, err := s.transact(group)
 	if err != nil {
 		return sqlFault(err, s.cfg.Dir, "record what a crash left open")
 	}
-	s.tree = next
+	s.keep(w, group)
 	return nil
 }
 
@@ -67,15 +71,8 @@ func (s *Store) leftOpen(ctx context.Context) (gate.Tx, error) {
 	if err != nil {
 		return tx, err
 	}
-	for _, seq := range intents {
-		it, err := recordAt(ctx, s.conn, seq)
-		if err != nil {
-			return tx, err
-		}
-		in := it.Record
-		if in.Kind != audit.KindIntent {
-			return tx, corrupt("record %d is no intent", seq)
-		}
+	for _, in := range intents {
+		s.open[in.Call] = in.Seq
 		tx.Entries = append(tx.Entries, audit.Entry{Kind: audit.KindOutcome, At: s.cfg.Now(), Run: in.Run, Call: in.Call,
 			Agent: in.Agent, Owner: in.Owner,
 			Body: map[string]any{"status": call.Unknown, "reason": "crash between intent and outcome"}})
@@ -99,21 +96,26 @@ func (s *Store) leftOpen(ctx context.Context) (gate.Tx, error) {
 	return tx, nil
 }
 
-func (s *Store) openIntents(ctx context.Context) ([]uint64, error) {
-	rows, err := s.conn.QueryContext(ctx, `SELECT intent FROM calls WHERE outcome IS NULL ORDER BY intent`)
-	if err != nil {
-		return nil, fmt.Errorf("read open calls: %w", err)
+// openIntents finds the intents without outcome, in order, from the records.
+func (s *Store) openIntents(ctx context.Context) ([]audit.Record, error) {
+	var settled int64
+	if err := s.conn.QueryRowContext(ctx, `SELECT settled FROM tree`).Scan(&settled); err != nil {
+		return nil, noRows(err, "read tree")
 	}
-	defer rows.Close()
-	var seqs []uint64
-	for rows.Next() {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
-			return nil, fmt.Errorf("read open calls: %w", err)
-		}
-		seqs = append(seqs, uint64(n))
-	}
-	return seqs, rows.Err()
+	open := make(map[string]audit.Record)
+	err := chunks(ctx, s.conn, uint64(max(settled, 0)), s.tree.size, false, func(first uint64, data []byte) error {
+		return items(first, data, func(it Item) error {
+			switch it.Record.Kind {
+			case audit.KindIntent:
+				open[it.Record.Call] = it.Record
+			case audit.KindOutcome:
+				delete(open, it.Record.Call)
+			}
+			return nil
+		})
+	})
+	out := slices.SortedFunc(maps.Values(open), func(a, b audit.Record) int { return cmp.Compare(a.Seq, b.Seq) })
+	return out, err
 }
 
 func openReservations(ctx context.Context, q querier) ([]budget.Reservation, error) {

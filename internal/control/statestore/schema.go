@@ -20,9 +20,10 @@ var migrations = []string{
 CREATE TABLE tree (
 	one     INTEGER PRIMARY KEY CHECK (one = 1),
 	bundles INTEGER NOT NULL,
-	peaks   BLOB NOT NULL
+	peaks   BLOB NOT NULL,
+	settled INTEGER NOT NULL
 );
-INSERT INTO tree VALUES (1, 0, x'');
+INSERT INTO tree VALUES (1, 0, x'', 0);
 CREATE TABLE bundles (
 	n      INTEGER PRIMARY KEY,
 	note   BLOB NOT NULL,
@@ -43,7 +44,6 @@ CREATE TABLE calls (
 	intent  INTEGER NOT NULL,
 	outcome INTEGER
 ) WITHOUT ROWID;
-CREATE INDEX calls_open ON calls (intent) WHERE outcome IS NULL;
 CREATE TABLE runs (
 	run       TEXT PRIMARY KEY,
 	agent     TEXT NOT NULL,

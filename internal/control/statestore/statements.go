@@ -27,7 +27,7 @@ func (st *statements) prepare(ctx context.Context, c *sql.Conn, dir string) erro
 		{&st.bundle, `INSERT INTO bundles (n, note, leaves, data) VALUES (?, ?, ?, ?)`},
 		{&st.cutTail, `DELETE FROM tail WHERE first < ?`},
 		{&st.cutCheckpoints, `DELETE FROM checkpoints WHERE size <= ?`},
-		{&st.peaks, `UPDATE tree SET bundles = ?, peaks = ?`},
+		{&st.peaks, `UPDATE tree SET bundles = ?, peaks = ?, settled = ?`},
 		{&st.intent, `INSERT OR IGNORE INTO calls (call, intent, outcome) VALUES (?, ?, ?)`},
 		{&st.outcome, `UPDATE calls SET outcome = ? WHERE call = ? AND outcome IS NULL`},
 		{&st.run, `INSERT INTO runs (run, agent, owner, state, reason, first_seq, last_seq) VALUES (?, ?, ?, ?, ?, ?, ?)

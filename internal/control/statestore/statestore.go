@@ -7,9 +7,9 @@
 // State owned: the state directory (0700) with agentos.sqlite3 and its WAL,
 // audit.key and lock (each 0600). Imports: trusted/{audit,budget,gate},
 // lib/fault, modernc.org/sqlite, x/mod tlog. Imported by: control (daemon), cmd.
-// Concurrency: one writer goroutine (Run) owns the write connection and the
-// tree state; callers hand it requests over a channel; readers use connections
-// of their own. Locks: none held across calls.
+// Concurrency: whoever holds Store.turn owns the write connection and the tree
+// state: a lone caller of Commit, or Run for all that wait meanwhile. Readers use
+// connections of their own. Locks: Store.turn, a leaf.
 // Invariants: INV-01 (an intent has at most one outcome; Open gives the ones
 // that a crash left open theirs), INV-03 (a reservation and its intent are one
 // transaction), INV-11 (each commit signs the tree head over all records); the
@@ -50,8 +50,10 @@ type Store struct {
 	conn    *sql.Conn // the writer's
 	st      statements
 	tree    tree
+	open    map[string]uint64   // intents without outcome
 	alive   map[string]struct{} // runs without an end
 	failed  error               // set once, by the writer: the journal is closed for good
+	turn    chan struct{}       // holds one: who has put it there may write
 	reqs    chan *request
 	stopped chan struct{} // closed when Run has returned
 }
@@ -75,7 +77,8 @@ func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, lock: lock, alive: make(map[string]struct{}), reqs: make(chan *request, queueLength), stopped: make(chan struct{})}
+	s := &Store{cfg: cfg, lock: lock, open: make(map[string]uint64), alive: make(map[string]struct{}), reqs: make(chan *request, queueLength), turn: make(chan struct{}, 1), stopped: make(chan struct{})}
+	s.turn <- struct{}{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.release())
@@ -109,8 +112,11 @@ func (s *Store) connect(ctx context.Context) error {
 	if err := createDatabase(s.cfg.Dir); err != nil {
 		return err
 	}
+	if err := createWAL(s.cfg.Dir); err != nil {
+		return err
+	}
 	db, err := sql.Open("sqlite", dsn(s.cfg.Dir, "_pragma", "busy_timeout(10000)", "_pragma", "journal_mode(WAL)",
-		"_pragma", "synchronous(FULL)", "_pragma", "foreign_keys(1)", "_pragma", "wal_autocheckpoint(2000)"))
+		"_pragma", "synchronous(FULL)", "_pragma", "foreign_keys(1)", "_pragma", "wal_autocheckpoint(900)"))
 	if err != nil {
 		return sqlFault(err, s.cfg.Dir, "open database")
 	}

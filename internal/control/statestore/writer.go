@@ -61,9 +61,19 @@ func (s *Store) Commit(ctx context.Context, tx gate.Tx) (gate.Receipt, error) {
 
 // submit queues a request and waits for its end.
 func (s *Store) submit(ctx context.Context, r *request) error {
+	if err := ctx.Err(); err != nil {
+		return ctxFault(err, "wait for the journal")
+	}
 	select {
 	case <-s.stopped: // never queue behind a writer that has gone
 		return closedFault()
+	default:
+	}
+	select {
+	case s.turn <- struct{}{}: // nobody writes: do it here, two wake-ups cheaper
+		s.serve(r)
+		<-s.turn
+		return r.err
 	default:
 	}
 	select {
@@ -93,25 +103,36 @@ func closedFault() error {
 	return fault.New(fault.Unavailable, "start agentos again", "write to the journal: it is closed")
 }
 
-// Run is the writer. It ends when ctx does, after what was queued is durable.
-// Call it once.
+// Run lets the journal write until ctx ends, and returns after what was queued
+// is durable. One at a time writes: a caller that finds nobody writing does it
+// itself, else Run takes all that wait as one group. Call it once.
 func (s *Store) Run(ctx context.Context) error {
-	defer close(s.stopped)
+	<-s.turn // held since Open
+	defer func() {
+		s.turn <- struct{}{} // for good: nobody writes any more
+		close(s.stopped)
+	}()
 	for {
 		select {
 		case r := <-s.reqs:
-			s.serve(r)
+			s.inTurn(r)
 		case <-ctx.Done():
 			for {
 				select {
 				case r := <-s.reqs:
-					s.serve(r)
+					s.inTurn(r)
 				default:
 					return nil
 				}
 			}
 		}
 	}
+}
+
+func (s *Store) inTurn(r *request) {
+	s.turn <- struct{}{}
+	s.serve(r)
+	<-s.turn
 }
 
 // serve handles a request and whatever can share its flush.
@@ -155,13 +176,9 @@ func (s *Store) commitGroup(group []*request) {
 			finish(group, s.failed)
 			return
 		}
-		next, bad, err := s.transact(group)
+		w, bad, err := s.transact(group)
 		if err == nil {
-			s.tree = next
-			for _, r := range group {
-				r.receipt.Size = next.size
-				s.keepAlive(r.tx.runs)
-			}
+			s.keep(w, group)
 			finish(group, nil)
 			return
 		}
@@ -223,15 +240,4 @@ func (s *Store) inTx(ctx context.Context, f func() error) error {
 	// SQLite may have rolled back by itself; reread finds out whether it is over.
 	_, _ = s.conn.ExecContext(ctx, "ROLLBACK")
 	return err
-}
-
-// keepAlive notes which runs have not ended, after that became durable.
-func (s *Store) keepAlive(runs []gate.RunState) {
-	for _, r := range runs {
-		if r.Reason == "" {
-			s.alive[r.Run] = struct{}{}
-		} else {
-			delete(s.alive, r.Run)
-		}
-	}
 }
