@@ -14,6 +14,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/user"
+	"strconv"
 
 	"agentos/internal/control/config"
 	"agentos/internal/control/registry"
@@ -51,14 +53,15 @@ func Choose(c config.Config, owner uint32) (Choice, error) {
 		ch.Script = func() (*os.File, error) { return openScript(c.Model.Replay) }
 	case config.BackendSocket:
 		ch.Model.Metered = true
-		want := Policy(c, owner)
-		// Looked at once before the run, so that a wrong socket is an error of the
-		// start; and again for every connection.
-		v, err := peersock.Verify(c.Model.Socket, want)
+		want, err := Policy(c, owner)
 		if err != nil {
 			return Choice{}, err
 		}
-		_ = v.Close()
+		// Looked at once before the run, so that a wrong socket is an error of the
+		// start; and again for every connection.
+		if _, err := peersock.Verify(c.Model.Socket, want); err != nil {
+			return Choice{}, err
+		}
 		ch.Connect = func(ctx context.Context) (*os.File, error) { return connect(ctx, c.Model.Socket, want) }
 	default:
 		return Choice{}, fault.New(fault.Usage, "choose auto, socket, replay or rules (model.backend, AGENTOS_MODEL_BACKEND)",
@@ -67,9 +70,26 @@ func Choose(c config.Config, owner uint32) (Choice, error) {
 	return ch, nil
 }
 
-// Policy is what a model socket must be: the owner's or root's.
-func Policy(c config.Config, owner uint32) peersock.Policy {
-	return peersock.Policy{Owner: owner, Group: c.Model.SocketGroup}
+// Policy is what a model socket must be: the owner's or root's, and of the
+// configured group if there is one.
+func Policy(c config.Config, owner uint32) (peersock.Policy, error) {
+	p := peersock.Policy{Owner: owner}
+	if c.Model.SocketGroup == "" {
+		return p, nil
+	}
+	gid, err := strconv.ParseUint(c.Model.SocketGroup, 10, 32)
+	if err != nil {
+		g, lerr := user.LookupGroup(c.Model.SocketGroup)
+		if lerr != nil {
+			return p, fault.Wrap(lerr, fault.Usage, "correct model.socket_group (AGENTOS_MODEL_SOCKET_GROUP)", "find group %q", c.Model.SocketGroup)
+		}
+		if gid, err = strconv.ParseUint(g.Gid, 10, 32); err != nil {
+			return p, fault.Wrap(err, fault.Internal, "", "read the ID of group %q", c.Model.SocketGroup)
+		}
+	}
+	id := uint32(gid)
+	p.Group = &id
+	return p, nil
 }
 
 func connect(ctx context.Context, path string, want peersock.Policy) (*os.File, error) {
@@ -77,13 +97,16 @@ func connect(ctx context.Context, path string, want peersock.Policy) (*os.File, 
 	if err != nil {
 		return nil, err
 	}
-	defer v.Close()
 	c, err := v.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	f, err := c.File()
+	filer, ok := c.(interface{ File() (*os.File, error) })
+	if !ok {
+		return nil, fault.New(fault.Internal, "", "pass on the connection to %q: it has no descriptor", path)
+	}
+	f, err := filer.File()
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "", "pass on the connection to %q", path)
 	}

@@ -35,6 +35,9 @@ type Descriptor struct {
 	// Allowlist names the argument whose values must be allow-listed by the
 	// owner (for example "unit"); empty: none.
 	Allowlist string `json:"allowlist,omitempty"`
+	// Groups are supplementary group names that the tool's process needs to read
+	// what it reports, such as systemd-journal.
+	Groups []string `json:"groups,omitempty"`
 }
 
 // Confinement is what the tool's process may touch, as paths on this host. It

@@ -63,7 +63,7 @@ func ReadOnly() ([]tool.Descriptor, error) {
 				"main process, restarts, last result, memory and CPU time.",
 		},
 		{
-			Name: JournalRead, Deadline: 10 * time.Second, Allowlist: "unit",
+			Name: JournalRead, Deadline: 10 * time.Second, Allowlist: "unit", Groups: []string{"systemd-journal"},
 			Description: "Newest journal entries of one systemd unit by its full name, such as ssh.service, newest " +
 				"first; optionally only the last since_minutes minutes or entries at least as severe as priority.",
 		},
