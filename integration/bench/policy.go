@@ -127,7 +127,7 @@ func mixedPolicies(n int) string {
 		case 2:
 			fmt.Fprintf(&b, `permit (principal in Owner::"uid:%d", action == Action::"tool.call", resource == Tool::"tool-%d") when { resource.effect == "read" };`, 1000+i/4%50, i/4%40)
 		default:
-			fmt.Fprintf(&b, `permit (principal == Agent::"agent-%d", action in [Action::"tool.call"], resource is Tool) when { resource.effect == "read" && context.args has unit && context.args.unit like "ssh*" };`, i%200)
+			fmt.Fprintf(&b, `permit (principal == Agent::"agent-%d", action == Action::"tool.call", resource is Tool) when { resource.effect == "read" && context.args has unit && context.args.unit like "ssh*" };`, i%200)
 		}
 		b.WriteByte('\n')
 	}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -208,7 +209,7 @@ func convertArgs(args []byte) (types.Record, error) {
 	if len(args) > MaxArgsBytes {
 		return types.Record{}, fmt.Errorf("%d bytes, limit %d", len(args), MaxArgsBytes)
 	}
-	d := jsontext.NewDecoder(&byteReader{args})
+	d := jsontext.NewDecoder(bytes.NewBuffer(args)) // reads a Buffer in place
 	if t, err := d.ReadToken(); err != nil {
 		return types.Record{}, err
 	} else if t.Kind() != jsontext.KindBeginObject {
@@ -260,16 +261,4 @@ func convertScalar(d *jsontext.Decoder) (types.Value, error) {
 		return types.Long(n), nil
 	}
 	return types.Boolean(t.Bool()), nil
-}
-
-// byteReader is the smallest io.Reader over bytes.
-type byteReader struct{ b []byte }
-
-func (r *byteReader) Read(p []byte) (int, error) {
-	if len(r.b) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, r.b)
-	r.b = r.b[n:]
-	return n, nil
 }
