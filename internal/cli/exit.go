@@ -43,7 +43,7 @@ func (e *Env) Report(err error) int {
 	if msg == "" {
 		return code
 	}
-	st := Style{Color: e.ErrTerm && e.Getenv("NO_COLOR") == "" && !e.noColor}
+	st := e.look(e.ErrTerm)
 	fmt.Fprintf(e.Err, "%s %s\n", st.Bad("agentos:"), termsafe.Text(msg))
 	if next != "" {
 		fmt.Fprintf(e.Err, "%s %s\n", st.Bold("next:"), termsafe.Text(next))

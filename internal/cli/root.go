@@ -60,7 +60,7 @@ budget first, and writes down what happened.`,
 
 // settle derives the look of the output once the flags are known.
 func (e *Env) settle() {
-	e.Style = Style{Color: e.OutTerm && !e.JSON && !e.noColor && e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb"}
+	e.Style = e.look(e.OutTerm)
 	e.Width = 0
 	if e.OutTerm {
 		e.Width = 80
@@ -68,6 +68,11 @@ func (e *Env) settle() {
 			e.Width = min(e.Columns, 140)
 		}
 	}
+}
+
+// look is the style of a stream that is a terminal or not.
+func (e *Env) look(term bool) Style {
+	return Style{Color: term && !e.JSON && !e.noColor && e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb"}
 }
 
 // setFlag appends to the settings that agentosd gets, in the order typed.

@@ -27,7 +27,7 @@ const maxMessage = 16 << 20
 
 // Connector opens sessions with an agentosd that uses the given settings.
 type Connector interface {
-	// Connect returns faults. The session ends when ctx does or by Close.
+	// Connect returns faults. ctx bounds the start; Close ends the session.
 	Connect(ctx context.Context, sets []setting.Set) (*Session, error)
 }
 

@@ -160,7 +160,7 @@ func (p *process) close() error {
 		return p.failure()
 	}
 	p.signal(syscall.SIGTERM)
-	if !p.ended(2 * time.Second) {
+	if !p.ended(min(p.grace, 2*time.Second)) {
 		p.signal(syscall.SIGKILL)
 		<-p.done
 	}

@@ -81,7 +81,7 @@ func kindOf(code int) fault.Kind {
 
 func exitText(code int, signal string) string {
 	if signal != "" {
-		return "killed by " + signal
+		return "signal: " + signal
 	}
 	return fmt.Sprintf("exit status %d", code)
 }

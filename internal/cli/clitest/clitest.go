@@ -2,7 +2,7 @@
 // agent, a model or the system put into it.
 //
 // State owned: none. Imports: cli, protobuf. Imported by: tests of cli/<noun>.
-// Tests: clitest_test.go.
+// Tests: those that use it.
 package clitest
 
 import (
