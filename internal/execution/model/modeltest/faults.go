@@ -38,7 +38,7 @@ const (
 	Busy          Fault = "busy"           // 429
 	Loading       Fault = "loading"        // 503
 	BadGateway    Fault = "bad_gateway"    // 502 with a page and control characters
-	Redirect      Fault = "redirect"       // 307 elsewhere
+	Redirect      Fault = "redirect"       // 302 elsewhere
 	NoContent     Fault = "no_content"     // 204
 
 	// In the connection.
@@ -112,7 +112,7 @@ var faults = map[Fault]expect{
 	Busy:          {whole: model.ReasonRejected, stream: model.ReasonRejected, status: 429, bodyWhole: `{"error":{"message":"slow down"}}`},
 	Loading:       {whole: model.ReasonServer, stream: model.ReasonServer, status: 503, bodyWhole: `{"error":{"message":"Loading model","type":"unavailable_error","code":503}}`},
 	BadGateway:    {whole: model.ReasonServer, stream: model.ReasonServer, status: 502, bodyWhole: "<html>\x1b[2J\r\n" + strings.Repeat("gateway ", 1000)},
-	Redirect:      {whole: model.ReasonRejected, stream: model.ReasonRejected, status: 307},
+	Redirect:      {whole: model.ReasonRejected, stream: model.ReasonRejected, status: 302},
 	NoContent:     {whole: model.ReasonMalformed, stream: model.ReasonMalformed, status: 204},
 
 	Close:      {whole: model.ReasonUnavailable, stream: model.ReasonUnavailable},

@@ -61,6 +61,8 @@ func TestReports(t *testing.T) {
 			[]string{"Nothing could be read", "Not seen", "system_inspect: denied: policy forbids system_inspect [31m"}, []string{"\x1b", "This machine"}},
 		"denied, as an object": {"inspect this machine", map[string]string{systemInspect: `{"error":{"kind":"denied","message":"policy forbids it","next":"ask the owner"}}`},
 			[]string{"Nothing could be read", "policy forbids it", "Next:", "ask the owner"}, nil},
+		"data of a failure": {"inspect this machine", map[string]string{systemInspect: strings.Replace(system, `"ok"`, `"error","error":"half read"`, 1)},
+			[]string{"Nothing could be read", "system_inspect: error: half read"}, []string{"Debian"}},
 		"empty data": {"inspect this machine", map[string]string{systemInspect: `{"status":"ok","data":{}}`},
 			[]string{"This machine: not reported", "Memory: not reported", "Load: not reported", "Pressure: not reported", "Filesystems: not reported", "Hottest processes: not reported"}, nil},
 		"wrong types": {"inspect this machine", map[string]string{systemInspect: `{"status":"ok","data":{"memory":[1],"load":"x","os":7,"filesystems":{"mounts":{"a":1}},"processes":{"hottest":[null,1,"x"]},"uptime":{"seconds":-5}}}`},

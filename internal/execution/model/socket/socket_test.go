@@ -93,7 +93,7 @@ func TestErrorsHelp(t *testing.T) {
 		modeltest.Busy:          {"status 429: slow down", "try again in 7 s"},
 		modeltest.Loading:       {"Loading model", "wait until"},
 		modeltest.Unauthorized:  {"invalid key", "without"},
-		modeltest.Redirect:      {"status 307", "not followed"},
+		modeltest.Redirect:      {"status 302", "not followed"},
 		modeltest.BadGateway:    {"status 502: <html> [2J gateway", "log"},
 	}
 	for f, want := range tests {

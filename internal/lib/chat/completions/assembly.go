@@ -111,9 +111,6 @@ func (a *assembly) arguments(c *partCall, f readCall) error {
 	if err != nil {
 		return fail(Malformed, "", "arguments of %.60q are neither a string nor an object", c.name)
 	}
-	if c.arguments.Len()+len(s) > chat.MaxArguments {
-		return fail(TooLarge, "", "arguments of %.60q exceed %d bytes", c.name, chat.MaxArguments)
-	}
 	c.arguments.WriteString(s)
 	return nil
 }

@@ -239,6 +239,16 @@ func TestReadStreamEndless(t *testing.T) {
 	}
 }
 
+// The sink sees no more than a message may hold.
+func TestReadStreamTextLimit(t *testing.T) {
+	t.Parallel()
+	n := 0
+	_, err := ReadStream(strings.NewReader(strings.Repeat(chunk(`"content":"`+strings.Repeat("a", 100<<10)+`"`), 20)+finish), 0, func(s string) { n += len(s) })
+	if KindOf(err) != TooLarge || n > chat.MaxText {
+		t.Errorf("%v after %d bytes", err, n)
+	}
+}
+
 func TestReadStreamTransport(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("cable cut")
