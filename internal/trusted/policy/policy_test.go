@@ -178,6 +178,48 @@ func TestCompileOverManyFiles(t *testing.T) {
 	}
 }
 
+// TestRecovery breaks some of many policies: each mistake is found, on its line.
+func TestRecovery(t *testing.T) {
+	t.Parallel()
+	breaks := []func(string) string{
+		func(s string) string { return strings.Replace(s, "permit", "permitt", 1) },
+		func(s string) string { return strings.Replace(s, "principal", "principle", 1) },
+		func(s string) string { return strings.Replace(s, ", action", " action", 1) },
+		func(s string) string { return strings.Replace(s, ");", ") when { };", 1) },
+		func(s string) string { return strings.Replace(s, ");", ") when { \"\\q\" == 1 };", 1) },
+		func(s string) string { return strings.Replace(s, ");", ") when { (1 };", 1) },
+		func(s string) string { return strings.Replace(s, ");", ") when { nope(1) };", 1) },
+		func(s string) string { return strings.Replace(s, "@id(", "@id(1", 1) },
+		func(s string) string { return strings.Replace(s, "@id(", "@a @a @id(", 1) },
+		func(s string) string { return strings.Replace(s, ");", ") when { 99999999999999999999 == 1 };", 1) },
+	}
+	for seed := range uint64(100) {
+		g := newGen(seed)
+		var b strings.Builder
+		var want []int
+		for i := range 20 {
+			s := strings.Replace(good, `"a"`, fmt.Sprintf(`"p%d"`, i), 1)
+			if g.IntN(4) == 0 {
+				s = pick(g, breaks...)(s)
+				want = append(want, i+1)
+			}
+			b.WriteString(s + "\n")
+		}
+		_, err := Compile([]Source{src(b.String())})
+		var ps Problems
+		if errors.As(err, &ps) != (len(want) > 0) {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		var got []int
+		for _, p := range ps {
+			got = append(got, p.Line)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatalf("seed %d: lines (-want +got)\n%s%v", seed, d, err)
+		}
+	}
+}
+
 func TestCompileLimits(t *testing.T) {
 	t.Parallel()
 	files := make([]Source, MaxFiles+1)
