@@ -45,10 +45,6 @@ func always(resp chat.Response) func(context.Context, chat.Request) (chat.Respon
 	return func(context.Context, chat.Request) (chat.Response, error) { return resp, nil }
 }
 
-func fails(err error) func(context.Context, chat.Request) (chat.Response, error) {
-	return func(context.Context, chat.Request) (chat.Response, error) { return chat.Response{}, err }
-}
-
 func text(s string) chat.Response {
 	return chat.Response{Message: chat.Message{Role: chat.Assistant, Text: s}, Stop: chat.StopEnd, Usage: chat.Usage{InputTokens: 10, OutputTokens: 5}}
 }
