@@ -26,13 +26,16 @@ import (
 
 	"agentos/internal/api/agentosv1/agentosv1connect"
 	"agentos/internal/control/anchor"
+	"agentos/internal/control/auditapi"
 	"agentos/internal/control/authority"
 	"agentos/internal/control/backend"
 	"agentos/internal/control/config"
+	"agentos/internal/control/policyapi"
 	"agentos/internal/control/statestore"
 	"agentos/internal/execution/tool/catalog"
 	"agentos/internal/trusted/budget"
 	"agentos/internal/trusted/gate"
+	"agentos/internal/trusted/policy"
 )
 
 // maxRequest bounds one API message in bytes; policy files travel in them.
@@ -68,10 +71,33 @@ func (d *Daemon) Handler() http.Handler {
 	mux := http.NewServeMux()
 	opts := []connect.HandlerOption{connect.WithReadMaxBytes(maxRequest)}
 	mux.Handle(agentosv1connect.NewAgentServiceHandler(agents{d}, opts...))
-	mux.Handle(agentosv1connect.NewAuditServiceHandler(audits{d}, opts...))
-	mux.Handle(agentosv1connect.NewPolicyServiceHandler(policies{d}, opts...))
-	mux.Handle(agentosv1connect.NewHostServiceHandler(hosts{d}, opts...))
+	mux.Handle(agentosv1connect.NewAuditServiceHandler(auditapi.New(auditapi.Deps{Reader: d.withReader, Anchors: d.anchors}), opts...))
+	mux.Handle(agentosv1connect.NewPolicyServiceHandler(d.policyService(), opts...))
+	mux.Handle(agentosv1connect.NewHostServiceHandler(d.hostService(), opts...))
 	return mux
+}
+
+// policyService explains with the gate that a run would get.
+func (d *Daemon) policyService() *policyapi.Service {
+	c := d.settings()
+	return policyapi.New(policyapi.Deps{
+		Active: func() ([]policy.Source, error) { return authority.Sources(c.Policy.Dir) },
+		Reader: d.withReader, Agent: c.Agent.ID, Owner: d.owner, Now: d.now,
+		Authority: func(ctx context.Context, r *statestore.Reader) (*authority.Authority, error) {
+			var st budget.State
+			if r != nil {
+				var err error
+				if st, err = r.Budget(ctx); err != nil {
+					return nil, err
+				}
+			}
+			b, err := backend.Choose(c, d.owner)
+			if err != nil {
+				return nil, err
+			}
+			return d.authority(nil, st, b)
+		},
+	})
 }
 
 func (d *Daemon) settings() config.Config { return d.loaded.Config }

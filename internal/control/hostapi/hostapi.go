@@ -30,8 +30,11 @@ func (s *Service) Config(context.Context, *connect.Request[pb.ConfigRequest]) (*
 type Deps struct {
 	Settings *config.Result
 	// Sections are the parts of a report, in order; each looks for itself.
-	Sections []func(context.Context) *pb.DoctorSection
+	Sections []Section
 }
+
+// Section looks for itself and reports.
+type Section func(context.Context) *pb.DoctorSection
 
 // Service implements HostService.
 type Service struct{ deps Deps }
