@@ -27,7 +27,7 @@ func roomLines() map[string]int {
 
 // wiring lists the rooms whose job is to put others together, with how many.
 func wiring() map[string]int {
-	return map[string]int{"internal/control/authority": 9, "internal/control/supervisor": 14, "internal/control/daemon": 18}
+	return map[string]int{"internal/control/authority": 9, "internal/control/supervisor": 14, "internal/control/daemon": 20}
 }
 
 var testFile = regexp.MustCompile(`\b[\w/.-]+_test\.go\b`)
