@@ -22,8 +22,9 @@ const maxStderr = 4 << 10 // bytes kept of a child's complaints
 // stream runs a program with a fixed argument list and hands its standard output
 // to read as it comes. The child gets no input, no environment but childEnv, and
 // is killed when ctx ends, when read fails, or when this process dies. An exit
-// status other than 0 is an error with the first of what the child complained.
-func stream(ctx context.Context, program string, argv []string, read func(io.Reader) error) error {
+// status other than 0 is an error with the first of what the child complained;
+// complaint is that too when the child ended well.
+func stream(ctx context.Context, program string, argv []string, read func(io.Reader) error) (complaint string, err error) {
 	// The kernel sends the death signal when the thread that forked ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -37,23 +38,24 @@ func stream(ctx context.Context, program string, argv []string, read func(io.Rea
 	cmd.Stderr = complaints
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return fmt.Errorf("run %q: %w", program, err)
+		return "", fmt.Errorf("run %q: %w", program, err)
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("run %q: %w", program, err)
+		return "", fmt.Errorf("run %q: %w", program, err)
 	}
 	readErr := read(out)
 	if readErr != nil {
 		cancel()
 	}
 	waitErr := cmd.Wait()
+	complaint = line(strings.TrimSpace(complaints.String()), 512)
 	switch {
 	case readErr != nil && !errors.Is(readErr, errEnough):
-		return readErr
+		return complaint, readErr
 	case readErr == nil && waitErr != nil:
-		return &exitError{program, waitErr, line(strings.TrimSpace(complaints.String()), 512)}
+		return complaint, &exitError{program, waitErr, complaint}
 	}
-	return nil
+	return complaint, nil
 }
 
 // exitError is a child that ended with another status than 0.

@@ -21,6 +21,7 @@ type journalDoc struct {
 	Unit      string     `json:"unit"`
 	Entries   []entryDoc `json:"entries"`
 	Malformed int        `json:"malformed"`
+	Warning   string     `json:"warning,omitempty"`
 }
 
 type entryDoc struct {
@@ -75,9 +76,13 @@ func readJournal(ctx context.Context, h Host, a journalArgs) (document, error) {
 		lines = *a.Lines
 	}
 	d := &journalDoc{Unit: *a.Unit, Entries: []entryDoc{}}
-	err := stream(ctx, h.Journalctl, h.journalArgv(a, lines), func(r io.Reader) error { return d.parse(r, lines) })
+	complaint, err := stream(ctx, h.Journalctl, h.journalArgv(a, lines), func(r io.Reader) error { return d.parse(r, lines) })
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "check the journal with `journalctl --verify`", "read journal of %q", *a.Unit)
+	}
+	// journalctl passes over a file that it can't read, with success.
+	if d.Warning = complaint; complaint != "" && len(d.Entries) == 0 {
+		return nil, fault.New(fault.Corrupt, "check the journal with `journalctl --verify`", "read journal of %q: %s", *a.Unit, complaint)
 	}
 	return d, nil
 }

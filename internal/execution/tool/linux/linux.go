@@ -91,8 +91,8 @@ func Run(ctx context.Context, h Host, d tool.Descriptor, args []byte) tool.Resul
 	ctx, cancel := context.WithTimeout(ctx, d.Deadline)
 	defer cancel()
 	doc, err := call(ctx, h, d, args)
-	if err == nil {
-		err = ctx.Err()
+	if ctx.Err() != nil {
+		err = ctx.Err() // whatever it broke on the way
 	}
 	if err != nil {
 		return Failure(err)

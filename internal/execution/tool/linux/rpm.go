@@ -51,7 +51,7 @@ func findRPM(ctx context.Context, h Host, name string) ([]pkg, error) {
 	}
 	var found []pkg
 	var absent bool
-	err := stream(ctx, h.RPM, append(argv, "--", name), func(r io.Reader) error {
+	_, err := stream(ctx, h.RPM, append(argv, "--", name), func(r io.Reader) error {
 		var err error
 		found, absent, err = parseRPM(r, name)
 		return err
