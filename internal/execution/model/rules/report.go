@@ -103,13 +103,16 @@ func reportAccelerators(r *report, _ slots) {
 	for _, v := range first(libs, 16) {
 		r.find("vendor library %s for %s: %s", or(v.str("name")), or(v.str("runtime")), or(v.str("path")))
 	}
+	for _, v := range first(d.list("modules"), 16) {
+		r.find("kernel driver %s is loaded, version %s", or(v.str("name")), or(v.str("version")))
+	}
 	more(r, len(devices), 16, "devices")
 	more(r, len(nodes), 16, "device nodes")
 	more(r, len(libs), 16, "libraries")
 	if n == 0 && len(devices)+len(nodes) == 0 && len(libs) > 0 {
 		r.find("vendor libraries are installed, but there is no device for them")
 	}
-	if n == 0 && counted && len(libs) == 0 {
+	if n == 0 && counted && len(libs)+len(d.list("modules")) == 0 {
 		r.find("no device node, no kernel class device and no vendor library")
 	}
 }

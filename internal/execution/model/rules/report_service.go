@@ -20,6 +20,14 @@ func reportService(r *report, s slots) {
 			r.find("%d journal entries of level warning or worse, the newest first:", len(entries))
 		}
 		r.entries(entries, 5)
+		r.journalWarning(d)
+	}
+}
+
+// journalWarning passes on what the reader of the journal complained about.
+func (r *report) journalWarning(d value) {
+	if w := d.str("warning"); w != "" {
+		r.unseen = append(r.unseen, journalRead+": "+w)
 	}
 }
 
@@ -110,6 +118,7 @@ func reportJournal(r *report, s slots) {
 		r.find("by level: %s", c)
 	}
 	r.entries(entries, 15)
+	r.journalWarning(d)
 	if n, ok := d.num("malformed"); ok && n > 0 {
 		r.unseen = append(r.unseen, fmt.Sprintf("%.0f entries that could not be understood", n))
 	}

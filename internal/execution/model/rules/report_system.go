@@ -67,7 +67,7 @@ func reportSlow(r *report, _ slots) {
 	r.find("%s", swapText(d))
 	r.hottest(d, 5)
 	if _, ok := d.num("uptime", "seconds"); ok {
-		r.find("Up %s.", upText(d))
+		r.find("The machine is %s.", upText(d))
 	}
 }
 
@@ -123,13 +123,19 @@ func causes(d value) []cause {
 		if !ok || some < pressureNotable {
 			continue
 		}
-		extra := ""
-		if p.key == "cpu" && hot != "" {
-			extra = "; most by " + hot
+		text := fmt.Sprintf("In %.0f %% of the last 10 s some task %s", some, p.what)
+		if m, ok := d.num("pressure", p.key, "some", "avg60"); ok {
+			text += fmt.Sprintf(" (%.0f %% of the last minute)", m)
 		}
 		full, _ := d.num("pressure", p.key, "full", "avg10")
+		if full >= 1 {
+			text += fmt.Sprintf(", in %.0f %% all of them", full)
+		}
+		if p.key == "cpu" {
+			text += busiest(d)
+		}
 		// Time in which everything stood still weighs double.
-		add(some+full, p.next, "In %.0f %% of the last 10 s some tasks %s, in %.0f %% all of them%s.", some, p.what, full, extra)
+		add(some+full, p.next, "%s.", text)
 	}
 	memoryCauses(d, add)
 	if l, ok := loadPerCPU(d); ok && l >= loadHigh {
@@ -209,6 +215,20 @@ func hotText(d value) string {
 	return ""
 }
 
+// busiest names the processes that use a quarter of a CPU or more, three at most.
+func busiest(d value) string {
+	var names []string
+	for _, p := range first(d.list("processes", "hottest"), 3) {
+		if c, ok := p.num("cpu_percent"); ok && c >= 25 {
+			names = append(names, processText(p))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; busiest: " + strings.Join(names, "; ")
+}
+
 func processText(p value) string {
 	pid, _ := p.num("pid")
 	s := fmt.Sprintf("%s (pid %.0f", or(p.str("comm")), pid)
@@ -253,6 +273,9 @@ func (r *report) filesystems(d value, all bool) {
 		return
 	}
 	mounts := fs.list("mounts")
+	if !all { // images and the like: full by design
+		mounts = slices.DeleteFunc(mounts, func(m value) bool { return m.yes("read_only") })
+	}
 	slices.SortStableFunc(mounts, func(a, b value) int {
 		fa, _ := fullness(a)
 		fb, _ := fullness(b)

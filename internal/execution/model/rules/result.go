@@ -62,7 +62,9 @@ func (o *outcome) read(req chat.Request, after []chat.Message) {
 func (o *outcome) parse(text string) {
 	var doc any
 	if json.Unmarshal([]byte(text), &doc) != nil {
-		o.why, o.next = chat.Clean(text, 300), ""
+		// The gate's refusal has its next step on a line of its own.
+		why, next, _ := strings.Cut(text, "\nnext: ")
+		o.why, o.next = chat.Clean(why, 300), chat.Clean(next, 200)
 		if o.why == "" {
 			o.why = "the result was empty"
 		}

@@ -151,6 +151,9 @@ func decodeToolCall(n string, v jsontext.Value) (c chat.ToolCall, err error) {
 	if c.Name, err = name(n+"/function/name", f["name"]); err != nil {
 		return c, err
 	}
+	if c.ID == "" || c.Name == "" {
+		return c, fail(Malformed, n, "a tool call needs an id and a name")
+	}
 	c.Arguments, err = scalar[string](n+"/function/arguments", f["arguments"])
 	return c, err
 }

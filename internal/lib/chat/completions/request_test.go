@@ -127,6 +127,7 @@ func TestDecodeRequestRefuses(t *testing.T) {
 		"tool without id":     {`{"messages":[{"role":"tool","content":"x"}]}`, Malformed, "/messages/0/tool_call_id"},
 		"empty message":       {`{"messages":[{"role":"user"}]}`, Malformed, "/messages/0"},
 		"custom call":         {`{"messages":[{"role":"assistant","tool_calls":[{"id":"c","type":"custom","custom":{}}]}]}`, Refused, "/messages/0/tool_calls/0/custom"},
+		"nameless call":       {`{"messages":[{"role":"assistant","tool_calls":[{"id":"","type":"function","function":{"name":"t","arguments":""}}]}]}`, Malformed, "/messages/0/tool_calls/0"},
 		"zero limit":          {`{` + msgs + `,"max_tokens":0}`, Malformed, "/max_tokens"},
 		"limits differ":       {`{` + msgs + `,"max_tokens":1,"max_completion_tokens":2}`, Malformed, "/max_tokens"},
 		"hot":                 {`{` + msgs + `,"temperature":99}`, Malformed, ""},
