@@ -2,8 +2,8 @@
 // of our own sister binaries, before they read a byte that somebody else wrote.
 //
 // State owned: the process's credentials, limits, Landlock domain and seccomp
-// filter; nothing in memory. Imports: lib/fault, go-landlock, go-seccomp-bpf,
-// libcap/psx, x/sys. Imported by: cmd/agentos-loop, cmd/agentos-shim,
+// filter; nothing in memory. Imports: lib/fault, go-landlock, the tables of
+// go-seccomp-bpf, libcap/psx, x/net/bpf, x/sys. Imported by: cmd/agentos-loop, cmd/agentos-shim,
 // cmd/agentos-tool. Portable only so far that it compiles: off Linux Apply
 // refuses.
 //
@@ -13,7 +13,8 @@
 // What is applied is never widened later. No profile can open a socket, so
 // connections that a tool needs are made by Apply before the filter closes.
 // Every profile and limit is described in docs/spec/confinement.md.
-// Tests: confine_linux_test.go (children of the test binary), profiles_test.go.
+// Tests: confine_linux_test.go (children of the test
+// binary), profiles_linux_test.go, FuzzFilter.
 // Spec: OSA-02, AOS-17, INV-13.
 package confine
 

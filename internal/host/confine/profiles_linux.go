@@ -3,11 +3,8 @@ package confine
 import (
 	"runtime"
 
-	seccomp "github.com/elastic/go-seccomp-bpf"
 	"golang.org/x/sys/unix"
 )
-
-type conditional = seccomp.NameWithConditions
 
 // base is what the Go runtime needs to go on, and reading and writing of
 // descriptors that are there. The hot calls come first: the filter is a list.
@@ -85,59 +82,26 @@ func perArch(amd64, arm64 []string) []string {
 const cloneNew = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-func when(name string, c ...seccomp.Condition) conditional {
-	return conditional{Name: name, Conditions: c}
-}
+// writing is every flag of open that writes or makes a file. Refusing them stands
+// beside Landlock, which gives no write right either.
+const writing = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC | unix.O_APPEND
 
-func arg(n uint32, op seccomp.Operation, v uint64) seccomp.Condition {
-	return seccomp.Condition{Argument: n, Operation: op, Value: v}
-}
-
-// threads lets clone make threads only.
-func threads() []conditional {
-	return []conditional{when("clone",
-		arg(0, seccomp.BitsSet, unix.CLONE_THREAD), arg(0, seccomp.BitsNotSet, cloneNew))}
-}
-
-// childThreads lets clone make threads and processes, in no new namespace.
-func childThreads() []conditional {
-	return []conditional{when("clone", arg(0, seccomp.BitsNotSet, cloneNew))}
-}
-
-// toSelf lets a signal go to this process only.
-func toSelf(name string, pid int) conditional {
-	return when(name, arg(0, seccomp.Equal, uint64(pid)))
-}
-
-// noExecMemory refuses memory that can be executed; Go code never asks for it.
-func noExecMemory() []conditional {
-	return []conditional{
-		when("mmap", arg(2, seccomp.BitsNotSet, unix.PROT_EXEC)),
-		when("mprotect", arg(2, seccomp.BitsNotSet, unix.PROT_EXEC)),
-	}
-}
-
-// openReadOnly refuses every flag that writes or makes a file. It stands beside
-// Landlock, which gives no write right either.
-func openReadOnly(name string, flags uint32) []conditional {
-	return []conditional{when(name, arg(flags, seccomp.BitsNotSet,
-		unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC|unix.O_APPEND))}
-}
+// when allows name if all conditions hold.
+func when(name string, c ...cond) rule { return rule{name, [][]cond{c}} }
 
 // openNoCreate lets children open /dev/null for writing; Landlock gives the
 // write right for nothing else, and the file size limit of 0 for no file.
-func openNoCreate() []conditional {
-	forbidden := uint64(unix.O_CREAT | unix.O_TRUNC)
-	out := []conditional{when("openat", arg(2, seccomp.BitsNotSet, forbidden))}
+func openNoCreate() []rule {
+	out := []rule{when("openat", cond{2, noneSet, unix.O_CREAT | unix.O_TRUNC})}
 	if runtime.GOARCH == "amd64" {
-		out = append(out, when("open", arg(1, seccomp.BitsNotSet, forbidden)))
+		out = append(out, when("open", cond{1, noneSet, unix.O_CREAT | unix.O_TRUNC}))
 	}
 	return out
 }
 
 // fcntls are the commands that concern one's own descriptors; those that make
 // the kernel signal somebody (F_SETOWN, F_SETSIG, F_NOTIFY) are not among them.
-func fcntls(profile Profile) []conditional {
+func fcntls(profile Profile) rule {
 	cmds := []uint64{unix.F_GETFL, unix.F_SETFL, unix.F_GETFD, unix.F_SETFD, unix.F_DUPFD_CLOEXEC}
 	if profile == ToolExec {
 		cmds = append(cmds, unix.F_DUPFD, unix.F_GETLK, unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW)
@@ -147,7 +111,7 @@ func fcntls(profile Profile) []conditional {
 
 // prctls name memory (the runtime) and threads, and tie a child's life to its
 // parent's.
-func prctls(profile Profile) []conditional {
+func prctls(profile Profile) rule {
 	opts := []uint64{unix.PR_SET_VMA}
 	if profile == ToolExec {
 		opts = append(opts, unix.PR_SET_NAME, unix.PR_GET_NAME, unix.PR_SET_PDEATHSIG, unix.PR_CAPBSET_READ)
@@ -155,10 +119,10 @@ func prctls(profile Profile) []conditional {
 	return oneOf("prctl", 0, opts)
 }
 
-func oneOf(name string, n uint32, values []uint64) []conditional {
-	out := make([]conditional, len(values))
-	for i, v := range values {
-		out[i] = when(name, arg(n, seccomp.Equal, v))
+func oneOf(name string, arg uint32, values []uint64) rule {
+	r := rule{name: name}
+	for _, v := range values {
+		r.any = append(r.any, []cond{{arg, equal, v}})
 	}
-	return out
+	return r
 }

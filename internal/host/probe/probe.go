@@ -6,7 +6,7 @@
 // Lock order: none. Invariants: what can't be found out is said to be unknown,
 // never assumed; Facts and Strength are pure functions of what Read found, so a
 // report can be rebuilt; the verdict is never better than its worst layer.
-// Tests: probe_test.go, read_linux_test.go. Spec: OSA-09, AOS-14.
+// Tests: probe_test.go, read_linux_test.go. Spec: OSA-09.
 package probe
 
 import (

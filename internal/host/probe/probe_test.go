@@ -16,7 +16,7 @@ func good() Raw {
 	}
 }
 
-// Spec: OSA-09, AOS-14. The verdict follows the worst layer.
+// Spec: OSA-09. The verdict follows the worst layer.
 func TestStrength(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
