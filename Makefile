@@ -16,8 +16,8 @@ export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 
-# State of the demo: private, below build/, so that nothing of yours is touched.
-DEMO_STATE = $(CURDIR)/build/demo-state
+# The demo's state is private, below build/, so that nothing of yours is touched.
+DEMO = build/demo
 GOAL = Inspect this Linux system
 
 .PHONY: help build demo test quick check race fuzz bench deps generate clean setup
@@ -30,8 +30,7 @@ build: ## static binaries in bin/
 	$(BUILD) -o bin/ ./cmd/...
 
 demo: build ## one run on this machine, its record verified and explained
-	@mkdir -p -m 0700 $(DEMO_STATE)
-	AGENTOS_STATE_DIR=$(DEMO_STATE) sh integration/demo.sh "$(GOAL)"
+	@sh integration/demo.sh $(DEMO) "$(GOAL)"
 
 setup: ## what the tests need, on Debian, as root; without root it only says
 	@sh integration/setup.sh

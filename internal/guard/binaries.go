@@ -23,13 +23,14 @@ func links() []link {
 	return []link{
 		{"agentos", append([]string{"internal/trusted", "internal/execution", "internal/system", "internal/reasoning", "internal/control", "github.com/modelcontextprotocol/go-sdk"}, state...),
 			"the client decides nothing and starts fast: policy, state and tools are on the other side of its descriptor"},
-		{"agentosd", []string{"internal/reasoning", "internal/cli", "internal/client", "github.com/modelcontextprotocol/go-sdk", "github.com/tmaxmax/go-sse"},
+		{"agentosd", []string{"internal/reasoning", "internal/cli", "internal/client", "github.com/modelcontextprotocol/go-sdk"},
 			"the daemon parses nothing that an agent or a model sends except canonical calls from shims"},
 		{"agentos-loop", append([]string{"internal/trusted", "internal/execution", "internal/system", "internal/control", "internal/cli"}, state...),
 			"reasoning is untrusted: its process holds no code of the gate, of tools or of state"},
-		{"agentos-shim", append([]string{"internal/reasoning", "internal/control", "internal/cli", "internal/execution/sandbox", "internal/execution/tool/linux"}, state...),
+		{"agentos-shim", append([]string{"internal/reasoning", "internal/control", "internal/cli", "internal/execution/tool", "internal/execution/toolproc",
+			"internal/trusted/gate", "internal/trusted/policy", "internal/trusted/capability", "internal/trusted/budget", "internal/trusted/audit"}, state...),
 			"the shim parses what agents and models send and has no authority: it holds no policy, state or tool"},
-		{"agentos-tool", append([]string{"internal/trusted", "internal/reasoning", "internal/control", "internal/cli", "internal/execution/model", "internal/execution/sandbox", "github.com/modelcontextprotocol/go-sdk"}, state...),
+		{"agentos-tool", append([]string{"internal/trusted", "internal/reasoning", "internal/control", "internal/cli", "internal/execution/model", "internal/execution/toolproc", "github.com/modelcontextprotocol/go-sdk"}, state...),
 			"a tool's process reads what its confinement lists and nothing decides in it"},
 	}
 }
