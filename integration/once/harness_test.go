@@ -113,7 +113,7 @@ type result struct {
 }
 
 func (r result) String() string {
-	return fmt.Sprintf("exit %d\n--- stdout\n%s\n--- stderr\n%s", r.code, r.out, r.err)
+	return fmt.Sprintf("exit %d\n--- stdout, its end\n%s\n--- stderr\n%s", r.code, r.out[max(0, len(r.out)-3000):], r.err)
 }
 
 // do runs one command to its end.

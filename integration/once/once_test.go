@@ -114,6 +114,8 @@ func TestEachLimit(t *testing.T) {
 	cut.Response.Stop = chat.StopLength
 	big := fresh(`{"name":"zz"}`)
 	big.Response.Usage = chat.Usage{InputTokens: 60_000, OutputTokens: 2_000}
+	bigger := fresh(`{"name":"yy"}`)
+	bigger.Response.Usage = big.Response.Usage
 	for name, tc := range map[string]struct {
 		turns  []modeltest.Turn
 		env    []string
@@ -122,9 +124,9 @@ func TestEachLimit(t *testing.T) {
 	}{
 		"iterations":   {many, nil, "limit_iterations", 11},
 		"tool calls":   {many, []string{"AGENTOS_AGENT_MAX_TOOL_CALLS=2"}, "limit_tool_calls", 12},
-		"elapsed":      {[]modeltest.Turn{{Fault: modeltest.Hang}}, []string{"AGENTOS_AGENT_MAX_ELAPSED_S=2"}, "limit_elapsed", 13},
+		"elapsed":      {[]modeltest.Turn{{Fault: modeltest.Silent}}, []string{"AGENTOS_AGENT_MAX_ELAPSED_S=2"}, "limit_elapsed", 13},
 		"turn tokens":  {[]modeltest.Turn{cut}, nil, "limit_turn_tokens", 14},
-		"total tokens": {[]modeltest.Turn{big, big}, nil, "limit_total_tokens", 15},
+		"total tokens": {[]modeltest.Turn{big, bigger, say("x")}, nil, "limit_total_tokens", 15},
 		"duplicate ID": {[]modeltest.Turn{same, same}, nil, "duplicate_call_id", 16},
 		"no progress":  {noProgress, []string{"AGENTOS_AGENT_MAX_ITERATIONS=30"}, "no_progress", 17},
 		"cycle":        {cycle, []string{"AGENTOS_AGENT_MAX_ITERATIONS=30"}, "cycle", 18},
@@ -146,11 +148,15 @@ func TestEachLimit(t *testing.T) {
 	}
 }
 
+// slow faults end by a timeout: TestEachLimit has one, and the backend's own
+// tests the rest.
+var slow = map[modeltest.Fault]bool{modeltest.Silent: true, modeltest.Stall: true, modeltest.Comments: true, modeltest.Endless: true}
+
 // TestEachModelFault: what real servers were seen doing (FACTS) ends in a typed
 // reason, never in an effect without its record.
 func TestEachModelFault(t *testing.T) {
-	for _, f := range modeltest.Faults() {
-		if f == modeltest.Hang || f == modeltest.Endless {
+	for _, f := range slices.Concat(modeltest.BodyFaults(), modeltest.StatusFaults(), modeltest.ConnectionFaults()) {
+		if slow[f] {
 			continue // bounded by limits: TestEachLimit and the backend's own tests
 		}
 		for _, stream := range []string{"false", "true"} {
@@ -179,7 +185,7 @@ func TestBadCalls(t *testing.T) {
 			callTool("c2", "system_inspect", `{"sections":["kernel"],"extra":1}`),
 			callTool("c3", "system_inspect", `{"sections":7}`),
 			callTool("c4", "system_inspect", `{"a":1,"a":2}`),
-			callTool("c5", "package_query", `{"name":"`+strings.Repeat("a", 200_000)+`"}`),
+			callTool("c5", "package_query", `{"name":"`+strings.Repeat("a", 70_000)+`"}`),
 			callTool("c6", "service_inspect", `{"unit":"ssh.service"}`),
 			say("done"),
 		}})
@@ -209,11 +215,11 @@ func TestServiceAllowlist(t *testing.T) {
 			if env != "" {
 				p.env = []string{env}
 			}
-			p.want(3, []string{"✗", "capability", "allow list"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"ssh.service"}`)
+			p.want(0, []string{"denied", "capability", "allow list", "AGENTOS_SERVICE_INSPECT_ALLOWLIST"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"ssh.service"}`)
 		}
 		p.env = []string{"AGENTOS_SERVICE_INSPECT_ALLOWLIST=ssh.service"}
-		p.want(0, []string{"normal-reads"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"ssh.service"}`)
-		p.want(3, []string{"cron.service", "allow list"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"cron.service"}`)
+		p.want(0, []string{"allowed", "normal-reads"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"ssh.service"}`)
+		p.want(0, []string{"denied", "cron.service", "allow list"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"cron.service"}`)
 		_, ended := p.events(0, "Is the service ssh healthy?")
 		if ended["reason"] != "completed" {
 			t.Errorf("%v", ended)
@@ -237,14 +243,14 @@ func TestOwnPolicyForbids(t *testing.T) {
 		all, _ := p.events(0, "Inspect this Linux system")
 		denied := ""
 		for _, e := range all {
-			if d, ok := e["decided"].(map[string]any); ok && d["stage"] != nil {
+			if d, ok := e["decided"].(map[string]any); ok && d["allowed"] != true {
 				denied, _ = d["call"].(string)
 			}
 		}
 		if denied == "" {
 			t.Fatalf("nothing was denied: %v", all)
 		}
-		p.want(3, []string{"no-inspection", "own.cedar"}, "policy", "explain", denied)
+		p.want(0, []string{"denied", "no-inspection", "own.cedar"}, "policy", "explain", denied)
 		p.paired()
 	})
 }

@@ -2,7 +2,7 @@
 // which resource, with which argument values, until when. A call without a
 // grant is denied before any policy is asked.
 //
-// State owned: the live grants of this process. Imports: trusted/call.
+// State owned: the live grants of this process. Imports: lib/fault, trusted/call.
 // Imported by: gate (through its interface), control. Locks: Table.mu, a leaf.
 // Invariants: INV-02: an empty table, an empty constraint list and a missing
 // argument allow nothing (C-10). INV-04: once Revoke or RevokeRun has returned,
@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"agentos/internal/lib/fault"
 	"agentos/internal/trusted/call"
 )
 
@@ -76,16 +77,7 @@ func (t *Table) Revoke(id string) bool {
 	return false
 }
 
-// Missing says why no grant carries a call.
-type Missing struct {
-	Reason string // what was looked for and not found
-	Next   string // what would help
-}
-
-// Error is the reason.
-func (m *Missing) Error() string { return m.Reason }
-
-// Check returns the ID of the grant that carries c, or *Missing. The owner in
+// Check returns the ID of the grant that carries c, or a fault of kind Denied. The owner in
 // person (no agent) needs none and gets "owner".
 func (t *Table) Check(c *call.Call) (string, error) {
 	if c.Subject.Agent == "" {
@@ -99,7 +91,7 @@ func (t *Table) Check(c *call.Call) (string, error) {
 			continue
 		}
 		if !g.Expires.IsZero() && !c.At.Before(g.Expires) {
-			why = &Missing{Reason: fmt.Sprintf("the grant for %s %q expired at %s", c.Action, c.Resource, g.Expires.UTC().Format(time.RFC3339))}
+			why = fault.New(fault.Denied, "start a new run", "the grant for %s %q expired at %s", c.Action, c.Resource, g.Expires.UTC().Format(time.RFC3339))
 			continue
 		}
 		if err := g.fits(c.Args); err != nil {
@@ -111,10 +103,8 @@ func (t *Table) Check(c *call.Call) (string, error) {
 	if why != nil {
 		return "", why
 	}
-	return "", &Missing{
-		Reason: fmt.Sprintf("no grant for %s %q in this run", c.Action, c.Resource),
-		Next:   "the run's tools are fixed when it starts; see `agentos agent once --help`",
-	}
+	return "", fault.New(fault.Denied, "use what the run was given when it started: its run.start record lists it",
+		"no grant for %s %q in this run", c.Action, c.Resource)
 }
 
 // fits checks the argument constraints against canonical arguments.
@@ -124,19 +114,17 @@ func (g *Grant) fits(args []byte) error {
 	}
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(args, &m); err != nil {
-		return &Missing{Reason: "arguments are not an object"}
+		return fault.New(fault.Denied, "send one JSON object", "arguments are not an object")
 	}
 	for _, name := range sortedKeys(g.Allowed) {
 		var v string
 		raw, present := m[name]
 		if !present || len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &v) != nil {
-			return &Missing{Reason: fmt.Sprintf("argument %q must be one of the granted values", name)}
+			return fault.New(fault.Denied, "give it as a string", "argument %q must be one of the granted values", name)
 		}
 		if !contains(g.Allowed[name], v) {
-			return &Missing{
-				Reason: fmt.Sprintf("%s %.128q is not on the allow list of %s (%s)", name, v, g.Resource, list(g.Allowed[name])),
-				Next:   "add it to tools.service_allowlist (AGENTOS_SERVICE_INSPECT_ALLOWLIST) if the agent may read it",
-			}
+			return fault.New(fault.Denied, "add it to tools.service_allowlist (AGENTOS_SERVICE_INSPECT_ALLOWLIST) if the agent may read it",
+				"%s %.128q is not on the allow list of %s (%s)", name, v, g.Resource, list(g.Allowed[name]))
 		}
 	}
 	return nil

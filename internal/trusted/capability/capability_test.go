@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"agentos/internal/lib/fault"
 	"agentos/internal/trusted/call"
 )
 
@@ -52,7 +53,7 @@ func TestCheck(t *testing.T) {
 			}
 			id, err := tab.Check(toolCall(t, "r1", "x", tc.args))
 			if want, refused := strings.CutPrefix(tc.want, "!"); refused {
-				if err == nil || !strings.Contains(err.Error(), want) {
+				if fault.KindOf(err) != fault.Denied || fault.NextOf(err) == "" || !strings.Contains(err.Error(), want) {
 					t.Fatalf("got %q, %v; want a refusal with %q", id, err, want)
 				}
 			} else if err != nil || id != tc.want {
