@@ -139,6 +139,11 @@ const uid, gid = 64201, 64202
 // run starts a child under uid that obeys o. Its environment is empty.
 func run(t *testing.T, o order) report {
 	t.Helper()
+	return runAs(t, &syscall.Credential{Uid: uid, Gid: gid}, o)
+}
+
+func runAs(t *testing.T, as *syscall.Credential, o order) report {
+	t.Helper()
 	in, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +151,7 @@ func run(t *testing.T, o order) report {
 	cmd := exec.CommandContext(t.Context(), self(t), child)
 	cmd.Env, cmd.Dir = []string{}, "/"
 	cmd.Stdin = strings.NewReader(string(in))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

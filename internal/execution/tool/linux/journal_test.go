@@ -96,6 +96,18 @@ func TestJournalRead(t *testing.T) {
 	}
 }
 
+// A corrupt file beside a good one is passed over, and the result says so.
+func TestJournalReadPartly(t *testing.T) {
+	t.Parallel()
+	h := journalHost(t, someEntries())
+	write(t, h.JournalDir+"/bad.journal", strings.Repeat("no journal", 1000))
+	var got journalDoc
+	callTool(t, h, catalog.JournalRead, `{"unit":"a.service"}`, &got)
+	if len(got.Entries) != 4 || !strings.Contains(got.Warning, "bad.journal") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestJournalReadLarge(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

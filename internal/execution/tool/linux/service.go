@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -217,6 +218,10 @@ func busFault(ctx context.Context, err error) error {
 		return ctx.Err()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return context.DeadlineExceeded
+	case errors.Is(err, io.EOF):
+		// dbus-daemon does this to a user that it can't look up.
+		return fault.New(fault.Unavailable, fmt.Sprintf("give user %d, which asks, an account on this host: dbus-daemon refuses users without one", os.Getuid()),
+			"ask systemd: the system bus closed the connection")
 	case isRefusal(err, "ServiceUnknown", "NameHasNoOwner"):
 		return fault.New(fault.Unavailable, "this host's service manager is not systemd: use its own", "ask systemd: it is not on the system bus")
 	case isRefusal(err, "AccessDenied"):
