@@ -1,10 +1,12 @@
 package confine
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/sys/unix"
 )
 
 // meaning evaluates a filter the plain way, name by name: what the assembled
@@ -69,4 +71,38 @@ func FuzzFilter(f *testing.F) {
 			t.Errorf("%s: arch %#x call %d (%#x, %#x, %#x): filter %#x, lists %#x", p, archID, nr, a, b, c, got, want)
 		}
 	})
+}
+
+// Random rules with full 64-bit values, which no profile has, mean the same too.
+func TestRandomRules(t *testing.T) {
+	t.Parallel()
+	info, err := arch.GetInfo("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		word := func() uint64 { return []uint64{0, 1, 9, 1 << 32, 1<<32 | 1, 1 << 63, 10}[rnd.IntN(7)] }
+		var f filter
+		for _, name := range []string{"clone", "mmap", "mprotect", "prctl"} {
+			r := rule{name: name}
+			for range 1 + rnd.IntN(3) {
+				var alt []cond
+				for range rnd.IntN(4) {
+					alt = append(alt, cond{uint32(rnd.IntN(3)), op(rnd.IntN(3)), word()})
+				}
+				r.any = append(r.any, alt)
+			}
+			f.when = append(f.when, r)
+		}
+		f.allow, f.absent = []string{"read"}, []string{"write"}
+		run := machine(t, f)
+		for range 200 {
+			nr := []uint32{unix.SYS_CLONE, unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_PRCTL, unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE}[rnd.IntN(7)]
+			args := [6]uint64{word(), word(), word()}
+			if got, want := run(uint32(info.ID), nr, args[:]...), meaning(f, info, nr, args); got != want {
+				t.Fatalf("seed %d: call %d %x: program %#x, rules %#x: %+v", seed, nr, args, got, want, f.when)
+			}
+		}
+	}
 }

@@ -14,7 +14,13 @@ import (
 
 func vm(t *testing.T, p Profile) func(archID, nr uint32, args ...uint64) uint32 {
 	t.Helper()
-	raw, err := policy(p, 4242).assemble()
+	return machine(t, policy(p, 4242))
+}
+
+// machine runs the program of f on struct seccomp_data.
+func machine(t *testing.T, f filter) func(archID, nr uint32, args ...uint64) uint32 {
+	t.Helper()
+	raw, err := f.assemble()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +35,7 @@ func vm(t *testing.T, p Profile) func(archID, nr uint32, args ...uint64) uint32 
 	return func(archID, nr uint32, args ...uint64) uint32 {
 		// struct seccomp_data, each 32-bit word big-endian as this VM loads it.
 		data := make([]byte, 64)
-		binary.BigEndian.PutUint32(data[0:], nr)
+		binary.BigEndian.PutUint32(data, nr)
 		binary.BigEndian.PutUint32(data[4:], archID)
 		for i, a := range args {
 			binary.BigEndian.PutUint32(data[16+8*i:], uint32(a))
