@@ -1,3 +1,7 @@
+// The runtime would keep descriptors of cgroup files open to follow CPU quotas.
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command agentos-loop runs the built-in agent for one run, in a process that
 // can do nothing but read and write the descriptors that it was started with.
 //

@@ -1,5 +1,9 @@
 //go:build linux
 
+// The runtime would keep descriptors of cgroup files open to follow CPU quotas.
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command agentos-shim is the front of one run: it speaks with the agent and
 // with the model's wire, and asks the gate for everything. It is started by
 // agentosd with one descriptor, its standard input: the gate's wire. Everything

@@ -1,5 +1,9 @@
 //go:build linux
 
+// The runtime would keep descriptors of cgroup files open to follow CPU quotas.
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command agentos-tool is the process of one tool call: `agentos-tool NAME`,
 // arguments as one JSON object on standard input, one result document and a line
 // end on standard output.
