@@ -27,6 +27,7 @@ type order struct {
 	Argv   []string
 	UID    int // setresuid before Apply, 0: stay
 	Groups []int
+	Keep   string // which ID stays 0: "uid", "gid", "saved uid", "real gid"
 }
 
 type answer struct {
@@ -124,10 +125,21 @@ func become(o order) error {
 	if err := syscall.Setgroups(o.Groups); err != nil {
 		return err
 	}
-	if err := syscall.Setresgid(o.UID, o.UID, o.UID); err != nil {
+	ids := [][3]int{{o.UID, o.UID, o.UID}, {o.UID, o.UID, o.UID}} // group, user
+	switch o.Keep {
+	case "uid":
+		ids[1] = [3]int{0, 0, 0}
+	case "gid":
+		ids[0] = [3]int{0, 0, 0}
+	case "saved uid":
+		ids[1][2] = 0
+	case "real gid":
+		ids[0][0] = 0
+	}
+	if err := syscall.Setresgid(ids[0][0], ids[0][1], ids[0][2]); err != nil {
 		return err
 	}
-	return syscall.Setresuid(o.UID, o.UID, o.UID)
+	return syscall.Setresuid(ids[1][0], ids[1][1], ids[1][2])
 }
 
 func applyLayer(o order, r *Report) (err error) {

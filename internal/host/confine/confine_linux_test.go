@@ -133,8 +133,12 @@ func TestRootRefused(t *testing.T) {
 	t.Parallel()
 	plan := Plan{Name: "x", Profile: Loop, NonRoot: true}
 	for name, o := range map[string]order{
-		"root":    {},
-		"group 0": {UID: 54321, Groups: []int{0, 5}},
+		"root":      {},
+		"group 0":   {UID: 54321, Groups: []int{0, 5}},
+		"uid":       {UID: 54321, Keep: "uid"},
+		"gid":       {UID: 54321, Keep: "gid"},
+		"saved uid": {UID: 54321, Keep: "saved uid"},
+		"real gid":  {UID: 54321, Keep: "real gid"},
 	} {
 		o.Plan, o.Layer, o.Do = plan, "all", "none"
 		if a := run(t, o); !strings.Contains(a.Err, ErrRoot.Error()) {
