@@ -58,8 +58,9 @@ func main() {
 // sections is the list of what is measured.
 func sections(bin string) []section {
 	return []section{
-		{"policy", policySection},
 		{"start", start{bin: bin, runs: 21}.section},
+		{"policy", policySection},
+		{"audit", auditSection},
 	}
 }
 

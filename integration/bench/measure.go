@@ -47,7 +47,7 @@ func median(vs []float64) float64 {
 }
 
 // timed runs a command to its end. Errors carry what it said.
-func timed(ctx context.Context, env []string, name string, args ...string) (time.Duration, *os.ProcessState, error) {
+func timed(ctx context.Context, env []string, name string, args ...string) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(cmd.Environ(), env...)
 	var said bytes.Buffer
@@ -56,9 +56,9 @@ func timed(ctx context.Context, env []string, name string, args ...string) (time
 	err := cmd.Run()
 	took := time.Since(began)
 	if err != nil {
-		return 0, nil, fmt.Errorf("run %q %q: %w: %.400s", name, args, err, said.String())
+		return 0, fmt.Errorf("run %q %q: %w: %.400s", name, args, err, said.String())
 	}
-	return took, cmd.ProcessState, nil
+	return took, nil
 }
 
 // machine describes where the figures come from.

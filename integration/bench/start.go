@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 )
 
@@ -20,9 +21,10 @@ const goal = "Inspect this Linux system"
 func (s start) section(ctx context.Context, scratch string) (Section, error) {
 	out := Section{Title: "Start and whole runs", Note: `
 fork, exec and exit, as a shell sees it. The trivial program is an empty static Go main. A whole run is
-` + "`agentos agent once \"" + goal + "\"`" + ` with the rules backend: daemon, shim and loop started, tools run, every record durable,
-log verified. Memory is the largest resident set of one process, by wait4.`}
-	empty, err := emptyGo(ctx, scratch)
+` + "`agentos agent once \"" + goal + "\"`" + ` with the rules backend: daemon, shim and loop started, a tool run,
+every record durable, log verified; 250 ms of it are the interval over which the tool measures CPU use. Memory is the
+largest resident set of one process.`}
+	empty, err := buildGo(ctx, scratch, "empty", "package main\n\nfunc main() {}\n")
 	if err != nil {
 		return out, err
 	}
@@ -32,8 +34,7 @@ log verified. Memory is the largest resident set of one process, by wait4.`}
 	}
 	op := func(name string, args ...string) func() (time.Duration, error) {
 		return func() (time.Duration, error) {
-			d, _, err := timed(ctx, nil, name, args...)
-			return d, err
+			return timed(ctx, nil, name, args...)
 		}
 	}
 	ms, err := interleave(s.runs, op("/bin/true"), op(empty), op(agentos, "--version"))
@@ -58,14 +59,13 @@ func (s start) wholeRuns(ctx context.Context, agentos, empty, scratch string) ([
 	n := 0
 	once := func(dir func() string) func() (time.Duration, error) {
 		return func() (time.Duration, error) {
-			d, _, err := timed(ctx, state(dir()), agentos, "agent", "once", goal)
-			return d, err
+			return timed(ctx, state(dir()), agentos, "agent", "once", goal)
 		}
 	}
 	ms, err := interleave(max(3, s.runs/3),
 		once(func() string { n++; return filepath.Join(scratch, "new", strconv.Itoa(n)) }),
 		once(func() string { return filepath.Join(scratch, "kept") }),
-		func() (time.Duration, error) { d, _, err := timed(ctx, nil, empty); return d, err })
+		func() (time.Duration, error) { return timed(ctx, nil, empty) })
 	if err != nil {
 		return nil, err
 	}
@@ -75,31 +75,62 @@ func (s start) wholeRuns(ctx context.Context, agentos, empty, scratch string) ([
 	}, nil
 }
 
+// peakSource runs its arguments and prints the peak resident set, in KiB, of the
+// largest process below it. It is a program of its own because a child's peak
+// counts that of the process that it was forked from, and this one is large.
+const peakSource = `package main
+
+import (
+	"os"
+	"syscall"
+)
+
+func main() {
+	null, _ := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	pid, err := syscall.ForkExec(os.Args[1], os.Args[1:], &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{null.Fd(), null.Fd(), null.Fd()}})
+	if err != nil {
+		os.Exit(125)
+	}
+	var ws syscall.WaitStatus
+	var ru syscall.Rusage
+	if _, err := syscall.Wait4(pid, &ws, 0, &ru); err != nil || ws.ExitStatus() != 0 {
+		os.Exit(126)
+	}
+	digits := []byte{}
+	for n := ru.Maxrss; n > 0; n /= 10 {
+		digits = append([]byte{byte('0' + n%10)}, digits...)
+	}
+	os.Stdout.Write(digits)
+}
+`
+
 // memoryRows gives peak resident sets: of the client alone and of the largest
 // process of a run.
 func memoryRows(ctx context.Context, agentos, empty, scratch string) ([]Row, error) {
-	peak := func(name string, args ...string) (float64, error) {
-		_, ps, err := timed(ctx, state(filepath.Join(scratch, "kept")), name, args...)
+	tool, err := buildGo(ctx, scratch, "peak", peakSource)
+	if err != nil {
+		return nil, err
+	}
+	peak := func(argv ...string) (float64, error) {
+		cmd := exec.CommandContext(ctx, tool, argv...)
+		cmd.Env = append(cmd.Environ(), state(filepath.Join(scratch, "kept"))...)
+		out, err := cmd.Output()
 		if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("measure memory of %q: %w", argv, err)
 		}
-		return float64(ps.SysUsage().(*syscall.Rusage).Maxrss) / 1024, nil
+		kib, err := strconv.ParseFloat(string(out), 64)
+		return kib / 1024, err
 	}
-	base, err := peak(empty)
-	if err != nil {
-		return nil, err
-	}
-	version, err := peak(agentos, "--version")
-	if err != nil {
-		return nil, err
-	}
-	once, err := peak(agentos, "agent", "once", goal)
-	if err != nil {
-		return nil, err
+	var mib [3]float64
+	for i, argv := range [][]string{{empty}, {agentos, "--version"}, {agentos, "agent", "once", goal}} {
+		if mib[i], err = peak(argv...); err != nil {
+			return nil, err
+		}
 	}
 	return []Row{
-		{Name: "memory of agentos --version", Value: version, Unit: "MiB", Base: base, BaseName: "trivial static Go program"},
-		{Name: "memory of a run's client", Value: once, Unit: "MiB", Base: base, BaseName: "trivial static Go program"},
+		{Name: "memory of agentos --version", Value: mib[1], Unit: "MiB", Base: mib[0], BaseName: "trivial static Go program"},
+		{Name: "largest process of agent once", Value: mib[2], Unit: "MiB", Base: mib[0], BaseName: "trivial static Go program"},
 	}, nil
 }
 
@@ -107,12 +138,12 @@ func state(dir string) []string {
 	return []string{"AGENTOS_STATE_DIR=" + dir, "AGENTOS_MODEL_BACKEND=rules", "CI=", "NO_COLOR=1"}
 }
 
-// emptyGo builds the program that does nothing.
-func emptyGo(ctx context.Context, scratch string) (string, error) {
-	src, bin := filepath.Join(scratch, "empty.go"), filepath.Join(scratch, "empty")
-	if err := os.WriteFile(src, []byte("package main\n\nfunc main() {}\n"), 0o644); err != nil {
+// buildGo builds a static program from one file.
+func buildGo(ctx context.Context, scratch, name, text string) (string, error) {
+	src, bin := filepath.Join(scratch, name+".go"), filepath.Join(scratch, name)
+	if err := os.WriteFile(src, []byte(text), 0o644); err != nil {
 		return "", err
 	}
-	_, _, err := timed(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-ldflags", "-s -w", "-o", bin, src)
+	_, err := timed(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-ldflags", "-s -w", "-o", bin, src)
 	return bin, err
 }
