@@ -11,7 +11,8 @@ import (
 
 // Forget deletes a payload with its salt, from the database and its WAL. The
 // records that committed to it stay valid; nobody can tell any more what it
-// was. The caller records that it was done. Faults: NotFound.
+// was. The caller records that it was done. Faults: NotFound; Conflict when it
+// is deleted but a reader, by its snapshot, keeps the WAL from being emptied.
 func (s *Store) Forget(ctx context.Context, commitment string) error {
 	r := &request{done: make(chan struct{}), do: func(s *Store) error {
 		// Overwrite the freed bytes too; off otherwise, it costs every commit.
@@ -29,7 +30,7 @@ func (s *Store) Forget(ctx context.Context, commitment string) error {
 			return nil
 		})
 		if err == nil {
-			_, err = s.conn.ExecContext(background, `PRAGMA wal_checkpoint(TRUNCATE)`)
+			err = s.emptyWAL()
 		}
 		if _, perr := s.conn.ExecContext(background, `PRAGMA secure_delete = OFF`); err == nil {
 			err = perr
@@ -37,4 +38,15 @@ func (s *Store) Forget(ctx context.Context, commitment string) error {
 		return sqlFault(err, s.cfg.Dir, "forget payload")
 	}}
 	return s.submit(ctx, r)
+}
+
+// emptyWAL copies the WAL into the database and truncates it.
+func (s *Store) emptyWAL() error {
+	var busy, frames, copied int
+	err := s.conn.QueryRowContext(background, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &copied)
+	if err == nil && busy != 0 {
+		return fault.New(fault.Conflict, "end commands that read the log; the next start empties the WAL",
+			"empty the WAL in %q: a reader is at work", s.cfg.Dir)
+	}
+	return err
 }

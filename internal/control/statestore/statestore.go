@@ -115,7 +115,7 @@ func (s *Store) connect(ctx context.Context) error {
 	if err := createWAL(s.cfg.Dir); err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", dsn(s.cfg.Dir, "_pragma", "busy_timeout(10000)", "_pragma", "journal_mode(WAL)",
+	db, err := sql.Open("sqlite", dsn(s.cfg.Dir, "_pragma", "busy_timeout(1000)", "_pragma", "journal_mode(WAL)",
 		"_pragma", "synchronous(FULL)", "_pragma", "foreign_keys(1)", "_pragma", "wal_autocheckpoint(900)"))
 	if err != nil {
 		return sqlFault(err, s.cfg.Dir, "open database")

@@ -49,7 +49,10 @@ type Record struct {
 func NewRecord(e Entry, commitments []string) (Record, error) {
 	r := Record{At: e.At.UTC(), Kind: e.Kind, Run: e.Run, Call: e.Call, Agent: e.Agent, Owner: e.Owner, Body: []byte("{}")}
 	if e.Body != nil {
-		b, err := canon.Marshal(e.Body)
+		b, err := json.Marshal(e.Body)
+		if err == nil && !scanObject(b) {
+			b, err = canon.Canonical(b)
+		}
 		if err != nil {
 			return Record{}, fmt.Errorf("%w: encode body of %q: %w", ErrRecord, e.Kind, err)
 		}

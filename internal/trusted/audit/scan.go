@@ -52,6 +52,16 @@ func scan(b []byte) (h header, ok bool) {
 	return h, true
 }
 
+// scanObject reports whether b surely is a canonical object; false as in scan.
+func scanObject(b []byte) bool {
+	s := scanner{b: b}
+	if len(b) == 0 || b[0] != '{' {
+		return false
+	}
+	s.value(0)
+	return s.ok() && s.i == len(b)
+}
+
 // record copies the header out of the buffer; the body stays a slice of it.
 func (h header) record() Record {
 	at, _ := time.Parse(timeLayout, string(h.at)) // scanned: it parses
