@@ -27,6 +27,7 @@ type order struct {
 	Argv   []string
 	UID    int // setresuid before Apply, 0: stay
 	Groups []int
+	Evict  bool   // drop the kernel's dentries and inodes after the layer
 	Keep   string // which ID stays 0: "uid", "gid", "saved uid", "real gid"
 }
 
@@ -59,6 +60,11 @@ func child(s string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+	evict, err := os.OpenFile("/proc/sys/vm/drop_caches", os.O_WRONLY, 0)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
 	busy := startThreads()
 	defer close(busy)
 	if o.UID != 0 {
@@ -70,6 +76,12 @@ func child(s string) int {
 	if err := applyLayer(o, &a.Report); err != nil {
 		a.Err = err.Error()
 	} else {
+		if o.Evict {
+			if _, err := evict.WriteString("2\n"); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 2
+			}
+		}
 		act(o, &a, probes)
 	}
 	b, err := json.Marshal(a)
