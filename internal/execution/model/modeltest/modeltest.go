@@ -23,7 +23,7 @@ import (
 // Harness says how to make the backend under test answer by a script.
 type Harness struct {
 	// New returns a backend whose calls are answered by turns, one each. Its own
-	// timeouts are at least five seconds, its idle timeout is 300 ms.
+	// timeout is a minute, its idle timeout 500 ms.
 	New func(t *testing.T, turns ...Turn) model.Backend
 	// Faults that this backend can meet; others are not tried.
 	Faults []Fault
@@ -111,11 +111,11 @@ func generate(ctx context.Context, b model.Backend, stream bool) (chat.Response,
 	return r, text.String(), err
 }
 
-// runFault checks the reason, and that the call ended within a second of when
-// it had to.
+// runFault checks the reason, and where the clock ends the call, that it ended
+// within a second of when it had to.
 func runFault(t *testing.T, h Harness, f Fault, stream bool) {
 	b := h.New(t, Turn{Fault: f})
-	ctx, must := t.Context(), 4*time.Second
+	ctx, must := t.Context(), time.Duration(0)
 	switch f {
 	case Silent, Stall:
 		if f == Silent || !stream { // a stalled stream ends by the idle timeout
@@ -127,7 +127,7 @@ func runFault(t *testing.T, h Harness, f Fault, stream bool) {
 	}
 	start := time.Now()
 	got, text, err := generate(ctx, b, stream)
-	if took := time.Since(start); took > must {
+	if took := time.Since(start); must > 0 && took > must {
 		t.Errorf("took %v, limit %v", took, must)
 	}
 	judge(t, f, stream, got, text, err)

@@ -36,7 +36,7 @@ type Config struct {
 	Stream bool
 	// Timeout bounds a whole call; 120 s. A deadline of ctx comes on top.
 	Timeout time.Duration
-	// IdleTimeout bounds the time between two reads of a streamed body; 30 s.
+	// IdleTimeout bounds how long a streamed body may say nothing; 30 s.
 	IdleTimeout time.Duration
 }
 
@@ -167,7 +167,8 @@ func (c *call) read(resp *http.Response, requestBytes int, stream bool, sink fun
 	return out, err
 }
 
-// watched pushes the idle timer back with each byte that comes.
+// watched runs the idle timer while it waits for the server, not while the
+// caller works on what came.
 type watched struct {
 	r    io.Reader
 	idle *time.Timer
@@ -175,11 +176,9 @@ type watched struct {
 }
 
 func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.r.Read(p)
-	if n > 0 {
-		w.idle.Reset(w.wait)
-	}
-	return n, err
+	w.idle.Reset(w.wait)
+	defer w.idle.Stop()
+	return w.r.Read(p)
 }
 
 // dial hands out the call's only connection.

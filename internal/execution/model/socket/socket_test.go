@@ -37,7 +37,7 @@ func TestConformance(t *testing.T) {
 	for name, cfg := range map[string]Config{"as asked": {}, "always streamed": {Stream: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg.IdleTimeout, cfg.Timeout = 300*time.Millisecond, 10*time.Second
+			cfg.IdleTimeout, cfg.Timeout = 500*time.Millisecond, time.Minute
 			h := modeltest.Harness{New: func(t *testing.T, turns ...modeltest.Turn) model.Backend {
 				b, _, _ := start(t, cfg, modeltest.Script{Turns: turns})
 				return b
@@ -110,6 +110,28 @@ func TestErrorsHelp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The idle timer runs only while the server is waited for: a slow sink is not
+// the server's idleness.
+func TestIdleTimer(t *testing.T) {
+	t.Parallel()
+	fired := make(chan struct{})
+	idle := time.AfterFunc(time.Hour, func() { close(fired) })
+	w := &watched{strings.NewReader("abc"), idle, time.Hour}
+	if _, err := w.Read(make([]byte, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if idle.Stop() {
+		t.Error("the timer runs between reads")
+	}
+	r, server := net.Pipe()
+	defer server.Close()
+	idle = time.AfterFunc(time.Hour, func() { close(fired); _ = r.Close() })
+	if _, err := (&watched{r, idle, time.Millisecond}).Read(make([]byte, 2)); err == nil {
+		t.Error("read something")
+	}
+	<-fired
 }
 
 type failing struct{ err error }
