@@ -6,7 +6,7 @@
 // Canonical(x); two inputs have equal canonical bytes only if they are the same
 // JSON value; duplicate names, invalid UTF-8 and integers that a float64 can't
 // hold are errors, never silently changed.
-// Tests: canon_test.go, FuzzCanonical. Vectors: testdata/rfc8785.
+// Tests: canon_test.go (the vectors of the RFC), FuzzCanonical.
 package canon
 
 import (
