@@ -13,6 +13,7 @@
 // with the reason on standard error.
 //
 // Imports: execution/{shim,model and its backends}, host/{confine,fdframe}, api.
+// Tests: execution/shim; integration/once, on the built binaries.
 package main
 
 import (

@@ -9,6 +9,7 @@
 // standard error.
 //
 // Imports: control/{config,daemon}, api/wire, lib.
+// Tests: integration/once, on the built binaries.
 package main
 
 import (

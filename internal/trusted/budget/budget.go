@@ -7,7 +7,7 @@
 // control. Locks: Ledger.mu, a leaf. Invariants: INV-03: for every key and
 // resource, used + reserved never exceeds the limit by an admission; an overrun
 // reported at settlement is debited and closes the budget.
-// Tests: budget_test.go (property test over interleavings).
+// Tests: ledger_test.go (property test over interleavings).
 package budget
 
 // Resource is what a budget counts.

@@ -58,6 +58,9 @@ func TestFieldsDoNotShift(t *testing.T) {
 	if a, b := make1(t, ToolCall, "x\n{}", ""), make1(t, ToolCall, "x", ""); a.Digest == b.Digest {
 		t.Error("the digest's fields shifted")
 	}
+	if a, b := make1(t, ToolCall+"\nx", "y", ""), make1(t, ToolCall, "x\ny", ""); a.Digest == b.Digest {
+		t.Error("an action with a line end took the resource's place")
+	}
 }
 
 func TestNew(t *testing.T) {

@@ -10,7 +10,7 @@
 // exactly one outcome), INV-02 (an error while deciding is a denial), INV-03
 // (reserve before, settle after), INV-04 (after StopRun returned no effect of
 // that run starts).
-// Tests: gate_test.go, order_test.go, crash_test.go.
+// Tests: gate_test.go; crashes over a real store in control/statestore.
 package gate
 
 import (
