@@ -15,5 +15,6 @@
 // (no setsid, no setpgid), and control groups are the stronger means.
 // PDEATHSIG is tied to the thread that forked: code of ours must not end a
 // goroutine that is locked to its thread.
-// Tests: spawn_linux_test.go. Spec: OSA-02, INV-05.
+// Tests: spawn_linux_test.go,
+// end_linux_test.go. Spec: OSA-02, INV-05.
 package spawn
