@@ -327,4 +327,3 @@ func TestFilesTalk(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
-
