@@ -210,6 +210,20 @@ func TestConfinementAllows(t *testing.T) {
 	}
 }
 
+// Each section of system_inspect works with the right on its own source alone.
+func TestSectionsConfined(t *testing.T) {
+	for _, section := range []string{"kernel", "uptime", "load", "pressure", "memory", "filesystems", "os", "processes"} {
+		o := order{Tool: catalog.SystemInspect, Args: `{"sections":["` + section + `"]}`, Confine: true, Probes: []probe{{"read", "/proc/1/stat"}}}
+		r := run(t, o)
+		if r.Result.Status != "ok" || bytes.Contains(r.Result.Data, []byte("unavailable")) {
+			t.Errorf("%s: %s %s", section, r.Fault, r.Result.Data)
+		}
+		if (r.Probes["read /proc/1/stat"] == "") != (section == "processes") {
+			t.Errorf("%s: read of another process: %q", section, r.Probes["read /proc/1/stat"])
+		}
+	}
+}
+
 // TestProbesWork is the control: without confinement every forbidden thing works.
 func TestProbesWork(t *testing.T) {
 	s := newScene(t)

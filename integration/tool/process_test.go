@@ -120,16 +120,3 @@ func TestProcessRefusesRoot(t *testing.T) {
 		}
 	}
 }
-
-// The environment reaches neither the readers nor the programs that they run.
-func TestProcessIgnoresEnvironment(t *testing.T) {
-	bin := build(t)
-	env := []string{"SYSTEMD_LOG_LEVEL=debug", "RPM_CONFIGDIR=/nonexistent", "PATH=/nonexistent", "DBUS_SYSTEM_BUS_ADDRESS=unix:path=/nonexistent", "CANARY=1"}
-	for tool, stdin := range map[string]string{"system_inspect": `{"sections":["kernel","os"]}`, "package_query": `{"name":"bash"}`, "journal_read": `{"unit":"a.service"}`} {
-		a := start(t, asUser(), []string{}, stdin, bin, tool)
-		b := start(t, asUser(), env, stdin, bin, tool)
-		if a.stdout != b.stdout || b.stderr != "" {
-			t.Errorf("%s: %q and %q, stderr %q", tool, a.stdout, b.stdout, b.stderr)
-		}
-	}
-}

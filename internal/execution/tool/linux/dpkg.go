@@ -42,15 +42,13 @@ func parseDpkg(ctx context.Context, r io.Reader, name string) ([]pkg, error) {
 		if lines++; lines%4096 == 0 && ctx.Err() != nil {
 			return false
 		}
-		switch {
-		case len(l) == 0:
+		if len(l) == 0 {
 			flush()
-		case l[0] == ' ' || l[0] == '\t': // continuation of a field that isn't asked for
-		default:
-			k, v, ok := bytes.Cut(l, []byte(":"))
-			if ok {
-				cur.setDpkg(string(k), bytes.TrimSpace(v))
-			}
+			return true
+		}
+		// A continuation line begins with a space, so it never names a field.
+		if k, v, ok := bytes.Cut(l, []byte(":")); ok {
+			cur.setDpkg(string(k), bytes.TrimSpace(v))
 		}
 		return true
 	})

@@ -58,6 +58,7 @@ func TestPackageQueryFixtures(t *testing.T) {
 		"var/lib/pacman/local/bash-5.2.037-1/desc":               descFixture,
 		"var/lib/pacman/local/bash-completion-2.11-3/desc":       strings.ReplaceAll(descFixture, "bash\n\n%V", "bash-completion\n\n%V"),
 		"var/lib/pacman/local/ALPM_DB_VERSION":                   "9\n",
+		"var/lib/pacman/local/liar-1-1/desc":                     descFixture,
 		"var/lib/pacman/local/broken-1-1/desc":                   "%NAME%\n",
 		"var/lib/pacman/local/" + strings.Repeat("d", 64) + "/x": "",
 	}
@@ -85,6 +86,7 @@ func TestPackageQueryFixtures(t *testing.T) {
 		"prefix":      {dpkg, "bas", packageDoc{"bas", false, []pkg{}, read("dpkg")}},
 		"pacman":      {pacman, "bash", packageDoc{"bash", true, []pkg{bashPacman}, read("pacman")}},
 		"pacman none": {pacman, "zsh", packageDoc{"zsh", false, []pkg{}, read("pacman")}},
+		"pacman liar": {pacman, "liar", packageDoc{"liar", false, []pkg{}, read("pacman")}},
 		"both":        {both, "bash", packageDoc{"bash", true, []pkg{bashDpkg, bashPacman}, read("dpkg", "pacman")}},
 	} {
 		var got packageDoc

@@ -70,6 +70,8 @@ func TestArgs(t *testing.T) {
 		{catalog.ServiceInspect, `{"unit":"-M.service"}`, false},
 		{catalog.ServiceInspect, `{"unit":"*.service"}`, false},
 		{catalog.ServiceInspect, `{"unit":"s[a-z]h.service"}`, false},
+		{catalog.ServiceInspect, `{"unit":"ss*.service"}`, false},
+		{catalog.ServiceInspect, `{"unit":"s?h.service"}`, false},
 		{catalog.ServiceInspect, `{"unit":"a/b.service"}`, false},
 		{catalog.ServiceInspect, `{"unit":"ssh.service\n"}`, false},
 		{catalog.ServiceInspect, `{"unit":"` + long + long + `.service"}`, false},

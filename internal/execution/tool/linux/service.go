@@ -142,12 +142,7 @@ func inspectService(ctx context.Context, h Host, a serviceArgs) (document, error
 			"connect system bus: no socket %q", h.Bus)
 	}
 	defer raw.Close()
-	if t, ok := ctx.Deadline(); ok {
-		if err := raw.SetDeadline(t); err != nil {
-			return nil, fmt.Errorf("set deadline of the system bus: %w", err)
-		}
-	}
-	defer context.AfterFunc(ctx, func() { raw.Close() })()
+	// The library closes the connection when ctx ends, which ends every wait below.
 	conn, err := dbus.NewConn(&bounded{raw, maxReplies}, dbus.WithContext(ctx))
 	if err != nil {
 		return nil, busFault(ctx, err)
@@ -216,8 +211,6 @@ func busFault(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return context.DeadlineExceeded
 	case errors.Is(err, io.EOF):
 		// dbus-daemon does this to a user that it can't look up.
 		return fault.New(fault.Unavailable, fmt.Sprintf("give user %d, which asks, an account on this host: dbus-daemon refuses users without one", os.Getuid()),
