@@ -3510,6 +3510,1470 @@ func (x *ConfigValue) GetHelp() string {
 	return ""
 }
 
+type RunSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Command       []string               `protobuf:"bytes,1,rep,name=command,proto3" json:"command,omitempty"`
+	Profile       string                 `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"` // empty: chosen by the command's name, else "generic"
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`       // empty: the profile's
+	Rw            []string               `protobuf:"bytes,4,rep,name=rw,proto3" json:"rw,omitempty"`           // absolute paths
+	Ro            []string               `protobuf:"bytes,5,rep,name=ro,proto3" json:"ro,omitempty"`
+	Deny          []string               `protobuf:"bytes,6,rep,name=deny,proto3" json:"deny,omitempty"`
+	Limits        map[string]string      `protobuf:"bytes,7,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // pids=100, memory=1G, cpu=150%, …
+	Strength      string                 `protobuf:"bytes,8,opt,name=strength,proto3" json:"strength,omitempty"`                                                                       // empty: the strongest that the caller's kind of use gives; "full", "rootless", "landlock-only"
+	Detach        bool                   `protobuf:"varint,9,opt,name=detach,proto3" json:"detach,omitempty"`
+	Tty           bool                   `protobuf:"varint,10,opt,name=tty,proto3" json:"tty,omitempty"`
+	Rows          uint32                 `protobuf:"varint,11,opt,name=rows,proto3" json:"rows,omitempty"`
+	Cols          uint32                 `protobuf:"varint,12,opt,name=cols,proto3" json:"cols,omitempty"`
+	Dir           string                 `protobuf:"bytes,13,opt,name=dir,proto3" json:"dir,omitempty"`                                                                           // the caller's working directory: the workspace
+	Env           map[string]string      `protobuf:"bytes,14,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of the caller, those that a profile may pass on (TERM, LANG, COLORTERM, …)
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunSpec) Reset() {
+	*x = RunSpec{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunSpec) ProtoMessage() {}
+
+func (x *RunSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunSpec.ProtoReflect.Descriptor instead.
+func (*RunSpec) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *RunSpec) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *RunSpec) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *RunSpec) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RunSpec) GetRw() []string {
+	if x != nil {
+		return x.Rw
+	}
+	return nil
+}
+
+func (x *RunSpec) GetRo() []string {
+	if x != nil {
+		return x.Ro
+	}
+	return nil
+}
+
+func (x *RunSpec) GetDeny() []string {
+	if x != nil {
+		return x.Deny
+	}
+	return nil
+}
+
+func (x *RunSpec) GetLimits() map[string]string {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *RunSpec) GetStrength() string {
+	if x != nil {
+		return x.Strength
+	}
+	return ""
+}
+
+func (x *RunSpec) GetDetach() bool {
+	if x != nil {
+		return x.Detach
+	}
+	return false
+}
+
+func (x *RunSpec) GetTty() bool {
+	if x != nil {
+		return x.Tty
+	}
+	return false
+}
+
+func (x *RunSpec) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *RunSpec) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
+func (x *RunSpec) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *RunSpec) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+type RunInput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Input:
+	//
+	//	*RunInput_Spec
+	//	*RunInput_Attach
+	//	*RunInput_Stdin
+	//	*RunInput_StdinEof
+	//	*RunInput_Window
+	//	*RunInput_Signal
+	//	*RunInput_Detach
+	Input         isRunInput_Input `protobuf_oneof:"input"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunInput) Reset() {
+	*x = RunInput{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunInput) ProtoMessage() {}
+
+func (x *RunInput) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
+func (*RunInput) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *RunInput) GetInput() isRunInput_Input {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+func (x *RunInput) GetSpec() *RunSpec {
+	if x != nil {
+		if x, ok := x.Input.(*RunInput_Spec); ok {
+			return x.Spec
+		}
+	}
+	return nil
+}
+
+func (x *RunInput) GetAttach() string {
+	if x != nil {
+		if x, ok := x.Input.(*RunInput_Attach); ok {
+			return x.Attach
+		}
+	}
+	return ""
+}
+
+func (x *RunInput) GetStdin() []byte {
+	if x != nil {
+		if x, ok := x.Input.(*RunInput_Stdin); ok {
+			return x.Stdin
+		}
+	}
+	return nil
+}
+
+func (x *RunInput) GetStdinEof() bool {
+	if x != nil {
+		if x, ok := x.Input.(*RunInput_StdinEof); ok {
+			return x.StdinEof
+		}
+	}
+	return false
+}
+
+func (x *RunInput) GetWindow() *Window {
+	if x != nil {
+		if x, ok := x.Input.(*RunInput_Window); ok {
+			return x.Window
+		}
+	}
+	return nil
+}
+
+func (x *RunInput) GetSignal() string {
+	if x != nil {
+		if x, ok := x.Input.(*RunInput_Signal); ok {
+			return x.Signal
+		}
+	}
+	return ""
+}
+
+func (x *RunInput) GetDetach() bool {
+	if x != nil {
+		if x, ok := x.Input.(*RunInput_Detach); ok {
+			return x.Detach
+		}
+	}
+	return false
+}
+
+type isRunInput_Input interface {
+	isRunInput_Input()
+}
+
+type RunInput_Spec struct {
+	Spec *RunSpec `protobuf:"bytes,1,opt,name=spec,proto3,oneof"`
+}
+
+type RunInput_Attach struct {
+	Attach string `protobuf:"bytes,2,opt,name=attach,proto3,oneof"` // run ID or unique prefix
+}
+
+type RunInput_Stdin struct {
+	Stdin []byte `protobuf:"bytes,3,opt,name=stdin,proto3,oneof"` // at most 64 KiB
+}
+
+type RunInput_StdinEof struct {
+	StdinEof bool `protobuf:"varint,4,opt,name=stdin_eof,json=stdinEof,proto3,oneof"`
+}
+
+type RunInput_Window struct {
+	Window *Window `protobuf:"bytes,5,opt,name=window,proto3,oneof"`
+}
+
+type RunInput_Signal struct {
+	Signal string `protobuf:"bytes,6,opt,name=signal,proto3,oneof"` // "INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "TSTP", "CONT"
+}
+
+type RunInput_Detach struct {
+	Detach bool `protobuf:"varint,7,opt,name=detach,proto3,oneof"` // leave without ending the run
+}
+
+func (*RunInput_Spec) isRunInput_Input() {}
+
+func (*RunInput_Attach) isRunInput_Input() {}
+
+func (*RunInput_Stdin) isRunInput_Input() {}
+
+func (*RunInput_StdinEof) isRunInput_Input() {}
+
+func (*RunInput_Window) isRunInput_Input() {}
+
+func (*RunInput_Signal) isRunInput_Input() {}
+
+func (*RunInput_Detach) isRunInput_Input() {}
+
+type Window struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	Cols          uint32                 `protobuf:"varint,2,opt,name=cols,proto3" json:"cols,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Window) Reset() {
+	*x = Window{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Window) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Window) ProtoMessage() {}
+
+func (x *Window) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Window.ProtoReflect.Descriptor instead.
+func (*Window) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *Window) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Window) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
+type RunOutput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Output:
+	//
+	//	*RunOutput_Started
+	//	*RunOutput_Stdout
+	//	*RunOutput_Stderr
+	//	*RunOutput_Notice
+	//	*RunOutput_Exited
+	Output        isRunOutput_Output `protobuf_oneof:"output"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunOutput) Reset() {
+	*x = RunOutput{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunOutput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunOutput) ProtoMessage() {}
+
+func (x *RunOutput) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunOutput.ProtoReflect.Descriptor instead.
+func (*RunOutput) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *RunOutput) GetOutput() isRunOutput_Output {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+func (x *RunOutput) GetStarted() *RunStarted {
+	if x != nil {
+		if x, ok := x.Output.(*RunOutput_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
+func (x *RunOutput) GetStdout() []byte {
+	if x != nil {
+		if x, ok := x.Output.(*RunOutput_Stdout); ok {
+			return x.Stdout
+		}
+	}
+	return nil
+}
+
+func (x *RunOutput) GetStderr() []byte {
+	if x != nil {
+		if x, ok := x.Output.(*RunOutput_Stderr); ok {
+			return x.Stderr
+		}
+	}
+	return nil
+}
+
+func (x *RunOutput) GetNotice() *Notice {
+	if x != nil {
+		if x, ok := x.Output.(*RunOutput_Notice); ok {
+			return x.Notice
+		}
+	}
+	return nil
+}
+
+func (x *RunOutput) GetExited() *RunExited {
+	if x != nil {
+		if x, ok := x.Output.(*RunOutput_Exited); ok {
+			return x.Exited
+		}
+	}
+	return nil
+}
+
+type isRunOutput_Output interface {
+	isRunOutput_Output()
+}
+
+type RunOutput_Started struct {
+	Started *RunStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
+}
+
+type RunOutput_Stdout struct {
+	Stdout []byte `protobuf:"bytes,2,opt,name=stdout,proto3,oneof"` // with a terminal: everything
+}
+
+type RunOutput_Stderr struct {
+	Stderr []byte `protobuf:"bytes,3,opt,name=stderr,proto3,oneof"`
+}
+
+type RunOutput_Notice struct {
+	Notice *Notice `protobuf:"bytes,4,opt,name=notice,proto3,oneof"`
+}
+
+type RunOutput_Exited struct {
+	Exited *RunExited `protobuf:"bytes,5,opt,name=exited,proto3,oneof"`
+}
+
+func (*RunOutput_Started) isRunOutput_Output() {}
+
+func (*RunOutput_Stdout) isRunOutput_Output() {}
+
+func (*RunOutput_Stderr) isRunOutput_Output() {}
+
+func (*RunOutput_Notice) isRunOutput_Output() {}
+
+func (*RunOutput_Exited) isRunOutput_Output() {}
+
+type RunStarted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
+	Profile       string                 `protobuf:"bytes,3,opt,name=profile,proto3" json:"profile,omitempty"`
+	Strength      string                 `protobuf:"bytes,4,opt,name=strength,proto3" json:"strength,omitempty"`
+	Layers        []string               `protobuf:"bytes,5,rep,name=layers,proto3" json:"layers,omitempty"`
+	Missing       []string               `protobuf:"bytes,6,rep,name=missing,proto3" json:"missing,omitempty"` // limits that nothing here enforces
+	Notices       []string               `protobuf:"bytes,7,rep,name=notices,proto3" json:"notices,omitempty"` // "--rw writes through", …
+	Uid           uint32                 `protobuf:"varint,8,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunStarted) Reset() {
+	*x = RunStarted{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunStarted) ProtoMessage() {}
+
+func (x *RunStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
+func (*RunStarted) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *RunStarted) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *RunStarted) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *RunStarted) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *RunStarted) GetStrength() string {
+	if x != nil {
+		return x.Strength
+	}
+	return ""
+}
+
+func (x *RunStarted) GetLayers() []string {
+	if x != nil {
+		return x.Layers
+	}
+	return nil
+}
+
+func (x *RunStarted) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *RunStarted) GetNotices() []string {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
+}
+
+func (x *RunStarted) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+type RunExited struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // endreason
+	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	Next          string                 `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
+	ElapsedMs     int64                  `protobuf:"varint,6,opt,name=elapsed_ms,json=elapsedMs,proto3" json:"elapsed_ms,omitempty"`
+	CpuMs         int64                  `protobuf:"varint,7,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
+	MaxRss        int64                  `protobuf:"varint,8,opt,name=max_rss,json=maxRss,proto3" json:"max_rss,omitempty"`
+	AuditFirst    uint64                 `protobuf:"varint,9,opt,name=audit_first,json=auditFirst,proto3" json:"audit_first,omitempty"`
+	AuditLast     uint64                 `protobuf:"varint,10,opt,name=audit_last,json=auditLast,proto3" json:"audit_last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunExited) Reset() {
+	*x = RunExited{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunExited) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunExited) ProtoMessage() {}
+
+func (x *RunExited) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunExited.ProtoReflect.Descriptor instead.
+func (*RunExited) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *RunExited) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *RunExited) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
+func (x *RunExited) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RunExited) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *RunExited) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *RunExited) GetElapsedMs() int64 {
+	if x != nil {
+		return x.ElapsedMs
+	}
+	return 0
+}
+
+func (x *RunExited) GetCpuMs() int64 {
+	if x != nil {
+		return x.CpuMs
+	}
+	return 0
+}
+
+func (x *RunExited) GetMaxRss() int64 {
+	if x != nil {
+		return x.MaxRss
+	}
+	return 0
+}
+
+func (x *RunExited) GetAuditFirst() uint64 {
+	if x != nil {
+		return x.AuditFirst
+	}
+	return 0
+}
+
+func (x *RunExited) GetAuditLast() uint64 {
+	if x != nil {
+		return x.AuditLast
+	}
+	return 0
+}
+
+type RunListRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	All           bool                   `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunListRequest) Reset() {
+	*x = RunListRequest{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunListRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunListRequest) ProtoMessage() {}
+
+func (x *RunListRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunListRequest.ProtoReflect.Descriptor instead.
+func (*RunListRequest) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *RunListRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+type RunListResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []*RunSummary          `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunListResponse) Reset() {
+	*x = RunListResponse{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunListResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunListResponse) ProtoMessage() {}
+
+func (x *RunListResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunListResponse.ProtoReflect.Descriptor instead.
+func (*RunListResponse) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *RunListResponse) GetRuns() []*RunSummary {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+type RunSummary struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Profile       string                 `protobuf:"bytes,3,opt,name=profile,proto3" json:"profile,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Started       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started,proto3" json:"started,omitempty"`
+	Command       string                 `protobuf:"bytes,7,opt,name=command,proto3" json:"command,omitempty"`
+	Uid           uint32                 `protobuf:"varint,8,opt,name=uid,proto3" json:"uid,omitempty"`
+	Processes     int64                  `protobuf:"varint,9,opt,name=processes,proto3" json:"processes,omitempty"`
+	MemoryBytes   int64                  `protobuf:"varint,10,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunSummary) Reset() {
+	*x = RunSummary{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunSummary) ProtoMessage() {}
+
+func (x *RunSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
+func (*RunSummary) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *RunSummary) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *RunSummary) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RunSummary) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *RunSummary) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *RunSummary) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RunSummary) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *RunSummary) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *RunSummary) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *RunSummary) GetProcesses() int64 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+func (x *RunSummary) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+type RunInspectRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunInspectRequest) Reset() {
+	*x = RunInspectRequest{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunInspectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunInspectRequest) ProtoMessage() {}
+
+func (x *RunInspectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunInspectRequest.ProtoReflect.Descriptor instead.
+func (*RunInspectRequest) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *RunInspectRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+type RunInspectResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Summary       *RunSummary            `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	Plan          *RunPlan               `protobuf:"bytes,2,opt,name=plan,proto3" json:"plan,omitempty"`
+	Layers        []string               `protobuf:"bytes,3,rep,name=layers,proto3" json:"layers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunInspectResponse) Reset() {
+	*x = RunInspectResponse{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunInspectResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunInspectResponse) ProtoMessage() {}
+
+func (x *RunInspectResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunInspectResponse.ProtoReflect.Descriptor instead.
+func (*RunInspectResponse) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *RunInspectResponse) GetSummary() *RunSummary {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
+}
+
+func (x *RunInspectResponse) GetPlan() *RunPlan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *RunInspectResponse) GetLayers() []string {
+	if x != nil {
+		return x.Layers
+	}
+	return nil
+}
+
+type RunLogsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunLogsRequest) Reset() {
+	*x = RunLogsRequest{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunLogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunLogsRequest) ProtoMessage() {}
+
+func (x *RunLogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunLogsRequest.ProtoReflect.Descriptor instead.
+func (*RunLogsRequest) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *RunLogsRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *RunLogsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+type RunStopRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	GraceMs       uint32                 `protobuf:"varint,2,opt,name=grace_ms,json=graceMs,proto3" json:"grace_ms,omitempty"`
+	Kill          bool                   `protobuf:"varint,3,opt,name=kill,proto3" json:"kill,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunStopRequest) Reset() {
+	*x = RunStopRequest{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunStopRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunStopRequest) ProtoMessage() {}
+
+func (x *RunStopRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunStopRequest.ProtoReflect.Descriptor instead.
+func (*RunStopRequest) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *RunStopRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *RunStopRequest) GetGraceMs() uint32 {
+	if x != nil {
+		return x.GraceMs
+	}
+	return 0
+}
+
+func (x *RunStopRequest) GetKill() bool {
+	if x != nil {
+		return x.Kill
+	}
+	return false
+}
+
+type RunStopResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunStopResponse) Reset() {
+	*x = RunStopResponse{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunStopResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunStopResponse) ProtoMessage() {}
+
+func (x *RunStopResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunStopResponse.ProtoReflect.Descriptor instead.
+func (*RunStopResponse) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *RunStopResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *RunStopResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RunPlan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Json          string                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"` // execution/sandbox.Plan
+	Profile       string                 `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
+	Lines         []*PlanLine            `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"` // for people
+	Notices       []string               `protobuf:"bytes,4,rep,name=notices,proto3" json:"notices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunPlan) Reset() {
+	*x = RunPlan{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunPlan) ProtoMessage() {}
+
+func (x *RunPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunPlan.ProtoReflect.Descriptor instead.
+func (*RunPlan) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *RunPlan) GetJson() string {
+	if x != nil {
+		return x.Json
+	}
+	return ""
+}
+
+func (x *RunPlan) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *RunPlan) GetLines() []*PlanLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *RunPlan) GetNotices() []string {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
+}
+
+type PlanLine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Section       string                 `protobuf:"bytes,1,opt,name=section,proto3" json:"section,omitempty"` // identity, files, network, limits, kernel
+	Subject       string                 `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"` // a path, a limit, a namespace
+	Access        string                 `protobuf:"bytes,3,opt,name=access,proto3" json:"access,omitempty"`   // read, write, exec, absent, …
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanLine) Reset() {
+	*x = PlanLine{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanLine) ProtoMessage() {}
+
+func (x *PlanLine) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanLine.ProtoReflect.Descriptor instead.
+func (*PlanLine) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *PlanLine) GetSection() string {
+	if x != nil {
+		return x.Section
+	}
+	return ""
+}
+
+func (x *PlanLine) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *PlanLine) GetAccess() string {
+	if x != nil {
+		return x.Access
+	}
+	return ""
+}
+
+func (x *PlanLine) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type ProfilesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProfilesRequest) Reset() {
+	*x = ProfilesRequest{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProfilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProfilesRequest) ProtoMessage() {}
+
+func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProfilesRequest.ProtoReflect.Descriptor instead.
+func (*ProfilesRequest) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{64}
+}
+
+type ProfilesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Profiles      []*ProfileInfo         `protobuf:"bytes,1,rep,name=profiles,proto3" json:"profiles,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProfilesResponse) Reset() {
+	*x = ProfilesResponse{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProfilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProfilesResponse) ProtoMessage() {}
+
+func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProfilesResponse.ProtoReflect.Descriptor instead.
+func (*ProfilesResponse) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *ProfilesResponse) GetProfiles() []*ProfileInfo {
+	if x != nil {
+		return x.Profiles
+	}
+	return nil
+}
+
+type ProfileInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Summary       string                 `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	File          string                 `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
+	Commands      []string               `protobuf:"bytes,4,rep,name=commands,proto3" json:"commands,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProfileInfo) Reset() {
+	*x = ProfileInfo{}
+	mi := &file_agentos_v1_agentos_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProfileInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProfileInfo) ProtoMessage() {}
+
+func (x *ProfileInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_agentos_v1_agentos_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProfileInfo.ProtoReflect.Descriptor instead.
+func (*ProfileInfo) Descriptor() ([]byte, []int) {
+	return file_agentos_v1_agentos_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *ProfileInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProfileInfo) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *ProfileInfo) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *ProfileInfo) GetCommands() []string {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
 var File_agentos_v1_agentos_proto protoreflect.FileDescriptor
 
 const file_agentos_v1_agentos_proto_rawDesc = "" +
@@ -3812,7 +5276,124 @@ const file_agentos_v1_agentos_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
 	"\x06origin\x18\x03 \x01(\tR\x06origin\x12\x16\n" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12\x12\n" +
-	"\x04help\x18\x05 \x01(\tR\x04help2\x8e\x01\n" +
+	"\x04help\x18\x05 \x01(\tR\x04help\"\xe1\x03\n" +
+	"\aRunSpec\x12\x18\n" +
+	"\acommand\x18\x01 \x03(\tR\acommand\x12\x18\n" +
+	"\aprofile\x18\x02 \x01(\tR\aprofile\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02rw\x18\x04 \x03(\tR\x02rw\x12\x0e\n" +
+	"\x02ro\x18\x05 \x03(\tR\x02ro\x12\x12\n" +
+	"\x04deny\x18\x06 \x03(\tR\x04deny\x127\n" +
+	"\x06limits\x18\a \x03(\v2\x1f.agentos.v1.RunSpec.LimitsEntryR\x06limits\x12\x1a\n" +
+	"\bstrength\x18\b \x01(\tR\bstrength\x12\x16\n" +
+	"\x06detach\x18\t \x01(\bR\x06detach\x12\x10\n" +
+	"\x03tty\x18\n" +
+	" \x01(\bR\x03tty\x12\x12\n" +
+	"\x04rows\x18\v \x01(\rR\x04rows\x12\x12\n" +
+	"\x04cols\x18\f \x01(\rR\x04cols\x12\x10\n" +
+	"\x03dir\x18\r \x01(\tR\x03dir\x12.\n" +
+	"\x03env\x18\x0e \x03(\v2\x1c.agentos.v1.RunSpec.EnvEntryR\x03env\x1a9\n" +
+	"\vLimitsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf1\x01\n" +
+	"\bRunInput\x12)\n" +
+	"\x04spec\x18\x01 \x01(\v2\x13.agentos.v1.RunSpecH\x00R\x04spec\x12\x18\n" +
+	"\x06attach\x18\x02 \x01(\tH\x00R\x06attach\x12\x16\n" +
+	"\x05stdin\x18\x03 \x01(\fH\x00R\x05stdin\x12\x1d\n" +
+	"\tstdin_eof\x18\x04 \x01(\bH\x00R\bstdinEof\x12,\n" +
+	"\x06window\x18\x05 \x01(\v2\x12.agentos.v1.WindowH\x00R\x06window\x12\x18\n" +
+	"\x06signal\x18\x06 \x01(\tH\x00R\x06signal\x12\x18\n" +
+	"\x06detach\x18\a \x01(\bH\x00R\x06detachB\a\n" +
+	"\x05input\"0\n" +
+	"\x06Window\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\"\xdc\x01\n" +
+	"\tRunOutput\x122\n" +
+	"\astarted\x18\x01 \x01(\v2\x16.agentos.v1.RunStartedH\x00R\astarted\x12\x18\n" +
+	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
+	"\x06stderr\x18\x03 \x01(\fH\x00R\x06stderr\x12,\n" +
+	"\x06notice\x18\x04 \x01(\v2\x12.agentos.v1.NoticeH\x00R\x06notice\x12/\n" +
+	"\x06exited\x18\x05 \x01(\v2\x15.agentos.v1.RunExitedH\x00R\x06exitedB\b\n" +
+	"\x06output\"\xc8\x01\n" +
+	"\n" +
+	"RunStarted\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
+	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x18\n" +
+	"\aprofile\x18\x03 \x01(\tR\aprofile\x12\x1a\n" +
+	"\bstrength\x18\x04 \x01(\tR\bstrength\x12\x16\n" +
+	"\x06layers\x18\x05 \x03(\tR\x06layers\x12\x18\n" +
+	"\amissing\x18\x06 \x03(\tR\amissing\x12\x18\n" +
+	"\anotices\x18\a \x03(\tR\anotices\x12\x10\n" +
+	"\x03uid\x18\b \x01(\rR\x03uid\"\x8a\x02\n" +
+	"\tRunExited\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x12\n" +
+	"\x04next\x18\x05 \x01(\tR\x04next\x12\x1d\n" +
+	"\n" +
+	"elapsed_ms\x18\x06 \x01(\x03R\telapsedMs\x12\x15\n" +
+	"\x06cpu_ms\x18\a \x01(\x03R\x05cpuMs\x12\x17\n" +
+	"\amax_rss\x18\b \x01(\x03R\x06maxRss\x12\x1f\n" +
+	"\vaudit_first\x18\t \x01(\x04R\n" +
+	"auditFirst\x12\x1d\n" +
+	"\n" +
+	"audit_last\x18\n" +
+	" \x01(\x04R\tauditLast\"\"\n" +
+	"\x0eRunListRequest\x12\x10\n" +
+	"\x03all\x18\x01 \x01(\bR\x03all\"=\n" +
+	"\x0fRunListResponse\x12*\n" +
+	"\x04runs\x18\x01 \x03(\v2\x16.agentos.v1.RunSummaryR\x04runs\"\x9d\x02\n" +
+	"\n" +
+	"RunSummary\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aprofile\x18\x03 \x01(\tR\aprofile\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x124\n" +
+	"\astarted\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x18\n" +
+	"\acommand\x18\a \x01(\tR\acommand\x12\x10\n" +
+	"\x03uid\x18\b \x01(\rR\x03uid\x12\x1c\n" +
+	"\tprocesses\x18\t \x01(\x03R\tprocesses\x12!\n" +
+	"\fmemory_bytes\x18\n" +
+	" \x01(\x03R\vmemoryBytes\"%\n" +
+	"\x11RunInspectRequest\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\"\x87\x01\n" +
+	"\x12RunInspectResponse\x120\n" +
+	"\asummary\x18\x01 \x01(\v2\x16.agentos.v1.RunSummaryR\asummary\x12'\n" +
+	"\x04plan\x18\x02 \x01(\v2\x13.agentos.v1.RunPlanR\x04plan\x12\x16\n" +
+	"\x06layers\x18\x03 \x03(\tR\x06layers\":\n" +
+	"\x0eRunLogsRequest\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x16\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06follow\"Q\n" +
+	"\x0eRunStopRequest\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x19\n" +
+	"\bgrace_ms\x18\x02 \x01(\rR\agraceMs\x12\x12\n" +
+	"\x04kill\x18\x03 \x01(\bR\x04kill\"?\n" +
+	"\x0fRunStopResponse\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"}\n" +
+	"\aRunPlan\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\tR\x04json\x12\x18\n" +
+	"\aprofile\x18\x02 \x01(\tR\aprofile\x12*\n" +
+	"\x05lines\x18\x03 \x03(\v2\x14.agentos.v1.PlanLineR\x05lines\x12\x18\n" +
+	"\anotices\x18\x04 \x03(\tR\anotices\"h\n" +
+	"\bPlanLine\x12\x18\n" +
+	"\asection\x18\x01 \x01(\tR\asection\x12\x18\n" +
+	"\asubject\x18\x02 \x01(\tR\asubject\x12\x16\n" +
+	"\x06access\x18\x03 \x01(\tR\x06access\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\x11\n" +
+	"\x0fProfilesRequest\"G\n" +
+	"\x10ProfilesResponse\x123\n" +
+	"\bprofiles\x18\x01 \x03(\v2\x17.agentos.v1.ProfileInfoR\bprofiles\"k\n" +
+	"\vProfileInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12\x12\n" +
+	"\x04file\x18\x03 \x01(\tR\x04file\x12\x1a\n" +
+	"\bcommands\x18\x04 \x03(\tR\bcommands2\x8e\x01\n" +
 	"\fAgentService\x127\n" +
 	"\x04Once\x12\x17.agentos.v1.OnceRequest\x1a\x14.agentos.v1.RunEvent0\x01\x12E\n" +
 	"\x04List\x12\x1d.agentos.v1.ListAgentsRequest\x1a\x1e.agentos.v1.ListAgentsResponse2\xd5\x02\n" +
@@ -3830,7 +5411,17 @@ const file_agentos_v1_agentos_proto_rawDesc = "" +
 	"\x03Fmt\x12\x1c.agentos.v1.PolicyFmtRequest\x1a\x1d.agentos.v1.PolicyFmtResponse2\x8f\x01\n" +
 	"\vHostService\x12?\n" +
 	"\x06Doctor\x12\x19.agentos.v1.DoctorRequest\x1a\x1a.agentos.v1.DoctorResponse\x12?\n" +
-	"\x06Config\x12\x19.agentos.v1.ConfigRequest\x1a\x1a.agentos.v1.ConfigResponseB*Z(agentos/internal/api/agentosv1;agentosv1b\x06proto3"
+	"\x06Config\x12\x19.agentos.v1.ConfigRequest\x1a\x1a.agentos.v1.ConfigResponse2\x83\x04\n" +
+	"\n" +
+	"RunService\x128\n" +
+	"\x05Start\x12\x14.agentos.v1.RunInput\x1a\x15.agentos.v1.RunOutput(\x010\x01\x129\n" +
+	"\x06Attach\x12\x14.agentos.v1.RunInput\x1a\x15.agentos.v1.RunOutput(\x010\x01\x12?\n" +
+	"\x04List\x12\x1a.agentos.v1.RunListRequest\x1a\x1b.agentos.v1.RunListResponse\x12H\n" +
+	"\aInspect\x12\x1d.agentos.v1.RunInspectRequest\x1a\x1e.agentos.v1.RunInspectResponse\x12;\n" +
+	"\x04Logs\x12\x1a.agentos.v1.RunLogsRequest\x1a\x15.agentos.v1.RunOutput0\x01\x12?\n" +
+	"\x04Stop\x12\x1a.agentos.v1.RunStopRequest\x1a\x1b.agentos.v1.RunStopResponse\x120\n" +
+	"\x04Plan\x12\x13.agentos.v1.RunSpec\x1a\x13.agentos.v1.RunPlan\x12E\n" +
+	"\bProfiles\x12\x1b.agentos.v1.ProfilesRequest\x1a\x1c.agentos.v1.ProfilesResponseB*Z(agentos/internal/api/agentosv1;agentosv1b\x06proto3"
 
 var (
 	file_agentos_v1_agentos_proto_rawDescOnce sync.Once
@@ -3844,7 +5435,7 @@ func file_agentos_v1_agentos_proto_rawDescGZIP() []byte {
 	return file_agentos_v1_agentos_proto_rawDescData
 }
 
-var file_agentos_v1_agentos_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_agentos_v1_agentos_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_agentos_v1_agentos_proto_goTypes = []any{
 	(*Fault)(nil),                 // 0: agentos.v1.Fault
 	(*OnceRequest)(nil),           // 1: agentos.v1.OnceRequest
@@ -3894,14 +5485,35 @@ var file_agentos_v1_agentos_proto_goTypes = []any{
 	(*ConfigRequest)(nil),         // 45: agentos.v1.ConfigRequest
 	(*ConfigResponse)(nil),        // 46: agentos.v1.ConfigResponse
 	(*ConfigValue)(nil),           // 47: agentos.v1.ConfigValue
-	nil,                           // 48: agentos.v1.Started.LimitsEntry
-	nil,                           // 49: agentos.v1.AuditRecord.PayloadsEntry
-	nil,                           // 50: agentos.v1.ShowResponse.PayloadsEntry
-	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 52: google.protobuf.Struct
+	(*RunSpec)(nil),               // 48: agentos.v1.RunSpec
+	(*RunInput)(nil),              // 49: agentos.v1.RunInput
+	(*Window)(nil),                // 50: agentos.v1.Window
+	(*RunOutput)(nil),             // 51: agentos.v1.RunOutput
+	(*RunStarted)(nil),            // 52: agentos.v1.RunStarted
+	(*RunExited)(nil),             // 53: agentos.v1.RunExited
+	(*RunListRequest)(nil),        // 54: agentos.v1.RunListRequest
+	(*RunListResponse)(nil),       // 55: agentos.v1.RunListResponse
+	(*RunSummary)(nil),            // 56: agentos.v1.RunSummary
+	(*RunInspectRequest)(nil),     // 57: agentos.v1.RunInspectRequest
+	(*RunInspectResponse)(nil),    // 58: agentos.v1.RunInspectResponse
+	(*RunLogsRequest)(nil),        // 59: agentos.v1.RunLogsRequest
+	(*RunStopRequest)(nil),        // 60: agentos.v1.RunStopRequest
+	(*RunStopResponse)(nil),       // 61: agentos.v1.RunStopResponse
+	(*RunPlan)(nil),               // 62: agentos.v1.RunPlan
+	(*PlanLine)(nil),              // 63: agentos.v1.PlanLine
+	(*ProfilesRequest)(nil),       // 64: agentos.v1.ProfilesRequest
+	(*ProfilesResponse)(nil),      // 65: agentos.v1.ProfilesResponse
+	(*ProfileInfo)(nil),           // 66: agentos.v1.ProfileInfo
+	nil,                           // 67: agentos.v1.Started.LimitsEntry
+	nil,                           // 68: agentos.v1.AuditRecord.PayloadsEntry
+	nil,                           // 69: agentos.v1.ShowResponse.PayloadsEntry
+	nil,                           // 70: agentos.v1.RunSpec.LimitsEntry
+	nil,                           // 71: agentos.v1.RunSpec.EnvEntry
+	(*timestamppb.Timestamp)(nil), // 72: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 73: google.protobuf.Struct
 }
 var file_agentos_v1_agentos_proto_depIdxs = []int32{
-	51, // 0: agentos.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	72, // 0: agentos.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
 	3,  // 1: agentos.v1.RunEvent.started:type_name -> agentos.v1.Started
 	4,  // 2: agentos.v1.RunEvent.proposed:type_name -> agentos.v1.CallProposed
 	5,  // 3: agentos.v1.RunEvent.decided:type_name -> agentos.v1.CallDecided
@@ -3909,18 +5521,18 @@ var file_agentos_v1_agentos_proto_depIdxs = []int32{
 	7,  // 5: agentos.v1.RunEvent.text:type_name -> agentos.v1.TextDelta
 	8,  // 6: agentos.v1.RunEvent.notice:type_name -> agentos.v1.Notice
 	9,  // 7: agentos.v1.RunEvent.ended:type_name -> agentos.v1.Ended
-	48, // 8: agentos.v1.Started.limits:type_name -> agentos.v1.Started.LimitsEntry
+	67, // 8: agentos.v1.Started.limits:type_name -> agentos.v1.Started.LimitsEntry
 	14, // 9: agentos.v1.CallDecided.rules:type_name -> agentos.v1.Rule
 	10, // 10: agentos.v1.Ended.totals:type_name -> agentos.v1.Totals
 	13, // 11: agentos.v1.ListAgentsResponse.agents:type_name -> agentos.v1.Agent
-	51, // 12: agentos.v1.Agent.bound_at:type_name -> google.protobuf.Timestamp
-	51, // 13: agentos.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	52, // 14: agentos.v1.AuditRecord.body:type_name -> google.protobuf.Struct
-	49, // 15: agentos.v1.AuditRecord.payloads:type_name -> agentos.v1.AuditRecord.PayloadsEntry
+	72, // 12: agentos.v1.Agent.bound_at:type_name -> google.protobuf.Timestamp
+	72, // 13: agentos.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	73, // 14: agentos.v1.AuditRecord.body:type_name -> google.protobuf.Struct
+	68, // 15: agentos.v1.AuditRecord.payloads:type_name -> agentos.v1.AuditRecord.PayloadsEntry
 	16, // 16: agentos.v1.ShowResponse.records:type_name -> agentos.v1.AuditRecord
-	50, // 17: agentos.v1.ShowResponse.payloads:type_name -> agentos.v1.ShowResponse.PayloadsEntry
+	69, // 17: agentos.v1.ShowResponse.payloads:type_name -> agentos.v1.ShowResponse.PayloadsEntry
 	21, // 18: agentos.v1.VerifyResponse.first:type_name -> agentos.v1.Problem
-	51, // 19: agentos.v1.VerifyResponse.checkpoint_at:type_name -> google.protobuf.Timestamp
+	72, // 19: agentos.v1.VerifyResponse.checkpoint_at:type_name -> google.protobuf.Timestamp
 	24, // 20: agentos.v1.CheckpointResponse.anchors:type_name -> agentos.v1.AnchorResult
 	27, // 21: agentos.v1.LineageResponse.turns:type_name -> agentos.v1.LineageTurn
 	28, // 22: agentos.v1.LineageTurn.calls:type_name -> agentos.v1.LineageCall
@@ -3937,37 +5549,66 @@ var file_agentos_v1_agentos_proto_depIdxs = []int32{
 	43, // 33: agentos.v1.DoctorResponse.sections:type_name -> agentos.v1.DoctorSection
 	44, // 34: agentos.v1.DoctorSection.items:type_name -> agentos.v1.DoctorItem
 	47, // 35: agentos.v1.ConfigResponse.values:type_name -> agentos.v1.ConfigValue
-	1,  // 36: agentos.v1.AgentService.Once:input_type -> agentos.v1.OnceRequest
-	11, // 37: agentos.v1.AgentService.List:input_type -> agentos.v1.ListAgentsRequest
-	15, // 38: agentos.v1.AuditService.Log:input_type -> agentos.v1.LogRequest
-	17, // 39: agentos.v1.AuditService.Show:input_type -> agentos.v1.ShowRequest
-	19, // 40: agentos.v1.AuditService.Verify:input_type -> agentos.v1.VerifyRequest
-	22, // 41: agentos.v1.AuditService.Checkpoint:input_type -> agentos.v1.CheckpointRequest
-	25, // 42: agentos.v1.AuditService.Lineage:input_type -> agentos.v1.LineageRequest
-	30, // 43: agentos.v1.PolicyService.Check:input_type -> agentos.v1.PolicyCheckRequest
-	33, // 44: agentos.v1.PolicyService.Test:input_type -> agentos.v1.PolicyTestRequest
-	36, // 45: agentos.v1.PolicyService.Explain:input_type -> agentos.v1.PolicyExplainRequest
-	39, // 46: agentos.v1.PolicyService.Fmt:input_type -> agentos.v1.PolicyFmtRequest
-	41, // 47: agentos.v1.HostService.Doctor:input_type -> agentos.v1.DoctorRequest
-	45, // 48: agentos.v1.HostService.Config:input_type -> agentos.v1.ConfigRequest
-	2,  // 49: agentos.v1.AgentService.Once:output_type -> agentos.v1.RunEvent
-	12, // 50: agentos.v1.AgentService.List:output_type -> agentos.v1.ListAgentsResponse
-	16, // 51: agentos.v1.AuditService.Log:output_type -> agentos.v1.AuditRecord
-	18, // 52: agentos.v1.AuditService.Show:output_type -> agentos.v1.ShowResponse
-	20, // 53: agentos.v1.AuditService.Verify:output_type -> agentos.v1.VerifyResponse
-	23, // 54: agentos.v1.AuditService.Checkpoint:output_type -> agentos.v1.CheckpointResponse
-	26, // 55: agentos.v1.AuditService.Lineage:output_type -> agentos.v1.LineageResponse
-	31, // 56: agentos.v1.PolicyService.Check:output_type -> agentos.v1.PolicyCheckResponse
-	34, // 57: agentos.v1.PolicyService.Test:output_type -> agentos.v1.PolicyTestResponse
-	37, // 58: agentos.v1.PolicyService.Explain:output_type -> agentos.v1.PolicyExplainResponse
-	40, // 59: agentos.v1.PolicyService.Fmt:output_type -> agentos.v1.PolicyFmtResponse
-	42, // 60: agentos.v1.HostService.Doctor:output_type -> agentos.v1.DoctorResponse
-	46, // 61: agentos.v1.HostService.Config:output_type -> agentos.v1.ConfigResponse
-	49, // [49:62] is the sub-list for method output_type
-	36, // [36:49] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	70, // 36: agentos.v1.RunSpec.limits:type_name -> agentos.v1.RunSpec.LimitsEntry
+	71, // 37: agentos.v1.RunSpec.env:type_name -> agentos.v1.RunSpec.EnvEntry
+	48, // 38: agentos.v1.RunInput.spec:type_name -> agentos.v1.RunSpec
+	50, // 39: agentos.v1.RunInput.window:type_name -> agentos.v1.Window
+	52, // 40: agentos.v1.RunOutput.started:type_name -> agentos.v1.RunStarted
+	8,  // 41: agentos.v1.RunOutput.notice:type_name -> agentos.v1.Notice
+	53, // 42: agentos.v1.RunOutput.exited:type_name -> agentos.v1.RunExited
+	56, // 43: agentos.v1.RunListResponse.runs:type_name -> agentos.v1.RunSummary
+	72, // 44: agentos.v1.RunSummary.started:type_name -> google.protobuf.Timestamp
+	56, // 45: agentos.v1.RunInspectResponse.summary:type_name -> agentos.v1.RunSummary
+	62, // 46: agentos.v1.RunInspectResponse.plan:type_name -> agentos.v1.RunPlan
+	63, // 47: agentos.v1.RunPlan.lines:type_name -> agentos.v1.PlanLine
+	66, // 48: agentos.v1.ProfilesResponse.profiles:type_name -> agentos.v1.ProfileInfo
+	1,  // 49: agentos.v1.AgentService.Once:input_type -> agentos.v1.OnceRequest
+	11, // 50: agentos.v1.AgentService.List:input_type -> agentos.v1.ListAgentsRequest
+	15, // 51: agentos.v1.AuditService.Log:input_type -> agentos.v1.LogRequest
+	17, // 52: agentos.v1.AuditService.Show:input_type -> agentos.v1.ShowRequest
+	19, // 53: agentos.v1.AuditService.Verify:input_type -> agentos.v1.VerifyRequest
+	22, // 54: agentos.v1.AuditService.Checkpoint:input_type -> agentos.v1.CheckpointRequest
+	25, // 55: agentos.v1.AuditService.Lineage:input_type -> agentos.v1.LineageRequest
+	30, // 56: agentos.v1.PolicyService.Check:input_type -> agentos.v1.PolicyCheckRequest
+	33, // 57: agentos.v1.PolicyService.Test:input_type -> agentos.v1.PolicyTestRequest
+	36, // 58: agentos.v1.PolicyService.Explain:input_type -> agentos.v1.PolicyExplainRequest
+	39, // 59: agentos.v1.PolicyService.Fmt:input_type -> agentos.v1.PolicyFmtRequest
+	41, // 60: agentos.v1.HostService.Doctor:input_type -> agentos.v1.DoctorRequest
+	45, // 61: agentos.v1.HostService.Config:input_type -> agentos.v1.ConfigRequest
+	49, // 62: agentos.v1.RunService.Start:input_type -> agentos.v1.RunInput
+	49, // 63: agentos.v1.RunService.Attach:input_type -> agentos.v1.RunInput
+	54, // 64: agentos.v1.RunService.List:input_type -> agentos.v1.RunListRequest
+	57, // 65: agentos.v1.RunService.Inspect:input_type -> agentos.v1.RunInspectRequest
+	59, // 66: agentos.v1.RunService.Logs:input_type -> agentos.v1.RunLogsRequest
+	60, // 67: agentos.v1.RunService.Stop:input_type -> agentos.v1.RunStopRequest
+	48, // 68: agentos.v1.RunService.Plan:input_type -> agentos.v1.RunSpec
+	64, // 69: agentos.v1.RunService.Profiles:input_type -> agentos.v1.ProfilesRequest
+	2,  // 70: agentos.v1.AgentService.Once:output_type -> agentos.v1.RunEvent
+	12, // 71: agentos.v1.AgentService.List:output_type -> agentos.v1.ListAgentsResponse
+	16, // 72: agentos.v1.AuditService.Log:output_type -> agentos.v1.AuditRecord
+	18, // 73: agentos.v1.AuditService.Show:output_type -> agentos.v1.ShowResponse
+	20, // 74: agentos.v1.AuditService.Verify:output_type -> agentos.v1.VerifyResponse
+	23, // 75: agentos.v1.AuditService.Checkpoint:output_type -> agentos.v1.CheckpointResponse
+	26, // 76: agentos.v1.AuditService.Lineage:output_type -> agentos.v1.LineageResponse
+	31, // 77: agentos.v1.PolicyService.Check:output_type -> agentos.v1.PolicyCheckResponse
+	34, // 78: agentos.v1.PolicyService.Test:output_type -> agentos.v1.PolicyTestResponse
+	37, // 79: agentos.v1.PolicyService.Explain:output_type -> agentos.v1.PolicyExplainResponse
+	40, // 80: agentos.v1.PolicyService.Fmt:output_type -> agentos.v1.PolicyFmtResponse
+	42, // 81: agentos.v1.HostService.Doctor:output_type -> agentos.v1.DoctorResponse
+	46, // 82: agentos.v1.HostService.Config:output_type -> agentos.v1.ConfigResponse
+	51, // 83: agentos.v1.RunService.Start:output_type -> agentos.v1.RunOutput
+	51, // 84: agentos.v1.RunService.Attach:output_type -> agentos.v1.RunOutput
+	55, // 85: agentos.v1.RunService.List:output_type -> agentos.v1.RunListResponse
+	58, // 86: agentos.v1.RunService.Inspect:output_type -> agentos.v1.RunInspectResponse
+	51, // 87: agentos.v1.RunService.Logs:output_type -> agentos.v1.RunOutput
+	61, // 88: agentos.v1.RunService.Stop:output_type -> agentos.v1.RunStopResponse
+	62, // 89: agentos.v1.RunService.Plan:output_type -> agentos.v1.RunPlan
+	65, // 90: agentos.v1.RunService.Profiles:output_type -> agentos.v1.ProfilesResponse
+	70, // [70:91] is the sub-list for method output_type
+	49, // [49:70] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_agentos_v1_agentos_proto_init() }
@@ -3984,15 +5625,31 @@ func file_agentos_v1_agentos_proto_init() {
 		(*RunEvent_Notice)(nil),
 		(*RunEvent_Ended)(nil),
 	}
+	file_agentos_v1_agentos_proto_msgTypes[49].OneofWrappers = []any{
+		(*RunInput_Spec)(nil),
+		(*RunInput_Attach)(nil),
+		(*RunInput_Stdin)(nil),
+		(*RunInput_StdinEof)(nil),
+		(*RunInput_Window)(nil),
+		(*RunInput_Signal)(nil),
+		(*RunInput_Detach)(nil),
+	}
+	file_agentos_v1_agentos_proto_msgTypes[51].OneofWrappers = []any{
+		(*RunOutput_Started)(nil),
+		(*RunOutput_Stdout)(nil),
+		(*RunOutput_Stderr)(nil),
+		(*RunOutput_Notice)(nil),
+		(*RunOutput_Exited)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentos_v1_agentos_proto_rawDesc), len(file_agentos_v1_agentos_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   51,
+			NumMessages:   72,
 			NumExtensions: 0,
-			NumServices:   4,
+			NumServices:   5,
 		},
 		GoTypes:           file_agentos_v1_agentos_proto_goTypes,
 		DependencyIndexes: file_agentos_v1_agentos_proto_depIdxs,

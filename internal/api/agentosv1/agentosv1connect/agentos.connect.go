@@ -35,6 +35,8 @@ const (
 	PolicyServiceName = "agentos.v1.PolicyService"
 	// HostServiceName is the fully-qualified name of the HostService service.
 	HostServiceName = "agentos.v1.HostService"
+	// RunServiceName is the fully-qualified name of the RunService service.
+	RunServiceName = "agentos.v1.RunService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -71,6 +73,22 @@ const (
 	HostServiceDoctorProcedure = "/agentos.v1.HostService/Doctor"
 	// HostServiceConfigProcedure is the fully-qualified name of the HostService's Config RPC.
 	HostServiceConfigProcedure = "/agentos.v1.HostService/Config"
+	// RunServiceStartProcedure is the fully-qualified name of the RunService's Start RPC.
+	RunServiceStartProcedure = "/agentos.v1.RunService/Start"
+	// RunServiceAttachProcedure is the fully-qualified name of the RunService's Attach RPC.
+	RunServiceAttachProcedure = "/agentos.v1.RunService/Attach"
+	// RunServiceListProcedure is the fully-qualified name of the RunService's List RPC.
+	RunServiceListProcedure = "/agentos.v1.RunService/List"
+	// RunServiceInspectProcedure is the fully-qualified name of the RunService's Inspect RPC.
+	RunServiceInspectProcedure = "/agentos.v1.RunService/Inspect"
+	// RunServiceLogsProcedure is the fully-qualified name of the RunService's Logs RPC.
+	RunServiceLogsProcedure = "/agentos.v1.RunService/Logs"
+	// RunServiceStopProcedure is the fully-qualified name of the RunService's Stop RPC.
+	RunServiceStopProcedure = "/agentos.v1.RunService/Stop"
+	// RunServicePlanProcedure is the fully-qualified name of the RunService's Plan RPC.
+	RunServicePlanProcedure = "/agentos.v1.RunService/Plan"
+	// RunServiceProfilesProcedure is the fully-qualified name of the RunService's Profiles RPC.
+	RunServiceProfilesProcedure = "/agentos.v1.RunService/Profiles"
 )
 
 // AgentServiceClient is a client for the agentos.v1.AgentService service.
@@ -595,4 +613,268 @@ func (UnimplementedHostServiceHandler) Doctor(context.Context, *connect.Request[
 
 func (UnimplementedHostServiceHandler) Config(context.Context, *connect.Request[agentosv1.ConfigRequest]) (*connect.Response[agentosv1.ConfigResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentos.v1.HostService.Config is not implemented"))
+}
+
+// RunServiceClient is a client for the agentos.v1.RunService service.
+type RunServiceClient interface {
+	// Start begins a run; the first input is `spec`. With spec.detach the stream
+	// ends after `started`; else it relays until `exited`. Closing it without
+	// detach ends the run.
+	Start(context.Context) *connect.BidiStreamForClient[agentosv1.RunInput, agentosv1.RunOutput]
+	// Attach joins a run that goes on; the first input is `attach`.
+	Attach(context.Context) *connect.BidiStreamForClient[agentosv1.RunInput, agentosv1.RunOutput]
+	List(context.Context, *connect.Request[agentosv1.RunListRequest]) (*connect.Response[agentosv1.RunListResponse], error)
+	Inspect(context.Context, *connect.Request[agentosv1.RunInspectRequest]) (*connect.Response[agentosv1.RunInspectResponse], error)
+	Logs(context.Context, *connect.Request[agentosv1.RunLogsRequest]) (*connect.ServerStreamForClient[agentosv1.RunOutput], error)
+	// Stop ends the whole tree: SIGTERM, after `grace_ms` everything at once.
+	Stop(context.Context, *connect.Request[agentosv1.RunStopRequest]) (*connect.Response[agentosv1.RunStopResponse], error)
+	// Plan makes the plan of a spec and runs nothing.
+	Plan(context.Context, *connect.Request[agentosv1.RunSpec]) (*connect.Response[agentosv1.RunPlan], error)
+	Profiles(context.Context, *connect.Request[agentosv1.ProfilesRequest]) (*connect.Response[agentosv1.ProfilesResponse], error)
+}
+
+// NewRunServiceClient constructs a client for the agentos.v1.RunService service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewRunServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) RunServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	runServiceMethods := agentosv1.File_agentos_v1_agentos_proto.Services().ByName("RunService").Methods()
+	return &runServiceClient{
+		start: connect.NewClient[agentosv1.RunInput, agentosv1.RunOutput](
+			httpClient,
+			baseURL+RunServiceStartProcedure,
+			connect.WithSchema(runServiceMethods.ByName("Start")),
+			connect.WithClientOptions(opts...),
+		),
+		attach: connect.NewClient[agentosv1.RunInput, agentosv1.RunOutput](
+			httpClient,
+			baseURL+RunServiceAttachProcedure,
+			connect.WithSchema(runServiceMethods.ByName("Attach")),
+			connect.WithClientOptions(opts...),
+		),
+		list: connect.NewClient[agentosv1.RunListRequest, agentosv1.RunListResponse](
+			httpClient,
+			baseURL+RunServiceListProcedure,
+			connect.WithSchema(runServiceMethods.ByName("List")),
+			connect.WithClientOptions(opts...),
+		),
+		inspect: connect.NewClient[agentosv1.RunInspectRequest, agentosv1.RunInspectResponse](
+			httpClient,
+			baseURL+RunServiceInspectProcedure,
+			connect.WithSchema(runServiceMethods.ByName("Inspect")),
+			connect.WithClientOptions(opts...),
+		),
+		logs: connect.NewClient[agentosv1.RunLogsRequest, agentosv1.RunOutput](
+			httpClient,
+			baseURL+RunServiceLogsProcedure,
+			connect.WithSchema(runServiceMethods.ByName("Logs")),
+			connect.WithClientOptions(opts...),
+		),
+		stop: connect.NewClient[agentosv1.RunStopRequest, agentosv1.RunStopResponse](
+			httpClient,
+			baseURL+RunServiceStopProcedure,
+			connect.WithSchema(runServiceMethods.ByName("Stop")),
+			connect.WithClientOptions(opts...),
+		),
+		plan: connect.NewClient[agentosv1.RunSpec, agentosv1.RunPlan](
+			httpClient,
+			baseURL+RunServicePlanProcedure,
+			connect.WithSchema(runServiceMethods.ByName("Plan")),
+			connect.WithClientOptions(opts...),
+		),
+		profiles: connect.NewClient[agentosv1.ProfilesRequest, agentosv1.ProfilesResponse](
+			httpClient,
+			baseURL+RunServiceProfilesProcedure,
+			connect.WithSchema(runServiceMethods.ByName("Profiles")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// runServiceClient implements RunServiceClient.
+type runServiceClient struct {
+	start    *connect.Client[agentosv1.RunInput, agentosv1.RunOutput]
+	attach   *connect.Client[agentosv1.RunInput, agentosv1.RunOutput]
+	list     *connect.Client[agentosv1.RunListRequest, agentosv1.RunListResponse]
+	inspect  *connect.Client[agentosv1.RunInspectRequest, agentosv1.RunInspectResponse]
+	logs     *connect.Client[agentosv1.RunLogsRequest, agentosv1.RunOutput]
+	stop     *connect.Client[agentosv1.RunStopRequest, agentosv1.RunStopResponse]
+	plan     *connect.Client[agentosv1.RunSpec, agentosv1.RunPlan]
+	profiles *connect.Client[agentosv1.ProfilesRequest, agentosv1.ProfilesResponse]
+}
+
+// Start calls agentos.v1.RunService.Start.
+func (c *runServiceClient) Start(ctx context.Context) *connect.BidiStreamForClient[agentosv1.RunInput, agentosv1.RunOutput] {
+	return c.start.CallBidiStream(ctx)
+}
+
+// Attach calls agentos.v1.RunService.Attach.
+func (c *runServiceClient) Attach(ctx context.Context) *connect.BidiStreamForClient[agentosv1.RunInput, agentosv1.RunOutput] {
+	return c.attach.CallBidiStream(ctx)
+}
+
+// List calls agentos.v1.RunService.List.
+func (c *runServiceClient) List(ctx context.Context, req *connect.Request[agentosv1.RunListRequest]) (*connect.Response[agentosv1.RunListResponse], error) {
+	return c.list.CallUnary(ctx, req)
+}
+
+// Inspect calls agentos.v1.RunService.Inspect.
+func (c *runServiceClient) Inspect(ctx context.Context, req *connect.Request[agentosv1.RunInspectRequest]) (*connect.Response[agentosv1.RunInspectResponse], error) {
+	return c.inspect.CallUnary(ctx, req)
+}
+
+// Logs calls agentos.v1.RunService.Logs.
+func (c *runServiceClient) Logs(ctx context.Context, req *connect.Request[agentosv1.RunLogsRequest]) (*connect.ServerStreamForClient[agentosv1.RunOutput], error) {
+	return c.logs.CallServerStream(ctx, req)
+}
+
+// Stop calls agentos.v1.RunService.Stop.
+func (c *runServiceClient) Stop(ctx context.Context, req *connect.Request[agentosv1.RunStopRequest]) (*connect.Response[agentosv1.RunStopResponse], error) {
+	return c.stop.CallUnary(ctx, req)
+}
+
+// Plan calls agentos.v1.RunService.Plan.
+func (c *runServiceClient) Plan(ctx context.Context, req *connect.Request[agentosv1.RunSpec]) (*connect.Response[agentosv1.RunPlan], error) {
+	return c.plan.CallUnary(ctx, req)
+}
+
+// Profiles calls agentos.v1.RunService.Profiles.
+func (c *runServiceClient) Profiles(ctx context.Context, req *connect.Request[agentosv1.ProfilesRequest]) (*connect.Response[agentosv1.ProfilesResponse], error) {
+	return c.profiles.CallUnary(ctx, req)
+}
+
+// RunServiceHandler is an implementation of the agentos.v1.RunService service.
+type RunServiceHandler interface {
+	// Start begins a run; the first input is `spec`. With spec.detach the stream
+	// ends after `started`; else it relays until `exited`. Closing it without
+	// detach ends the run.
+	Start(context.Context, *connect.BidiStream[agentosv1.RunInput, agentosv1.RunOutput]) error
+	// Attach joins a run that goes on; the first input is `attach`.
+	Attach(context.Context, *connect.BidiStream[agentosv1.RunInput, agentosv1.RunOutput]) error
+	List(context.Context, *connect.Request[agentosv1.RunListRequest]) (*connect.Response[agentosv1.RunListResponse], error)
+	Inspect(context.Context, *connect.Request[agentosv1.RunInspectRequest]) (*connect.Response[agentosv1.RunInspectResponse], error)
+	Logs(context.Context, *connect.Request[agentosv1.RunLogsRequest], *connect.ServerStream[agentosv1.RunOutput]) error
+	// Stop ends the whole tree: SIGTERM, after `grace_ms` everything at once.
+	Stop(context.Context, *connect.Request[agentosv1.RunStopRequest]) (*connect.Response[agentosv1.RunStopResponse], error)
+	// Plan makes the plan of a spec and runs nothing.
+	Plan(context.Context, *connect.Request[agentosv1.RunSpec]) (*connect.Response[agentosv1.RunPlan], error)
+	Profiles(context.Context, *connect.Request[agentosv1.ProfilesRequest]) (*connect.Response[agentosv1.ProfilesResponse], error)
+}
+
+// NewRunServiceHandler builds an HTTP handler from the service implementation. It returns the path
+// on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewRunServiceHandler(svc RunServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	runServiceMethods := agentosv1.File_agentos_v1_agentos_proto.Services().ByName("RunService").Methods()
+	runServiceStartHandler := connect.NewBidiStreamHandler(
+		RunServiceStartProcedure,
+		svc.Start,
+		connect.WithSchema(runServiceMethods.ByName("Start")),
+		connect.WithHandlerOptions(opts...),
+	)
+	runServiceAttachHandler := connect.NewBidiStreamHandler(
+		RunServiceAttachProcedure,
+		svc.Attach,
+		connect.WithSchema(runServiceMethods.ByName("Attach")),
+		connect.WithHandlerOptions(opts...),
+	)
+	runServiceListHandler := connect.NewUnaryHandler(
+		RunServiceListProcedure,
+		svc.List,
+		connect.WithSchema(runServiceMethods.ByName("List")),
+		connect.WithHandlerOptions(opts...),
+	)
+	runServiceInspectHandler := connect.NewUnaryHandler(
+		RunServiceInspectProcedure,
+		svc.Inspect,
+		connect.WithSchema(runServiceMethods.ByName("Inspect")),
+		connect.WithHandlerOptions(opts...),
+	)
+	runServiceLogsHandler := connect.NewServerStreamHandler(
+		RunServiceLogsProcedure,
+		svc.Logs,
+		connect.WithSchema(runServiceMethods.ByName("Logs")),
+		connect.WithHandlerOptions(opts...),
+	)
+	runServiceStopHandler := connect.NewUnaryHandler(
+		RunServiceStopProcedure,
+		svc.Stop,
+		connect.WithSchema(runServiceMethods.ByName("Stop")),
+		connect.WithHandlerOptions(opts...),
+	)
+	runServicePlanHandler := connect.NewUnaryHandler(
+		RunServicePlanProcedure,
+		svc.Plan,
+		connect.WithSchema(runServiceMethods.ByName("Plan")),
+		connect.WithHandlerOptions(opts...),
+	)
+	runServiceProfilesHandler := connect.NewUnaryHandler(
+		RunServiceProfilesProcedure,
+		svc.Profiles,
+		connect.WithSchema(runServiceMethods.ByName("Profiles")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/agentos.v1.RunService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case RunServiceStartProcedure:
+			runServiceStartHandler.ServeHTTP(w, r)
+		case RunServiceAttachProcedure:
+			runServiceAttachHandler.ServeHTTP(w, r)
+		case RunServiceListProcedure:
+			runServiceListHandler.ServeHTTP(w, r)
+		case RunServiceInspectProcedure:
+			runServiceInspectHandler.ServeHTTP(w, r)
+		case RunServiceLogsProcedure:
+			runServiceLogsHandler.ServeHTTP(w, r)
+		case RunServiceStopProcedure:
+			runServiceStopHandler.ServeHTTP(w, r)
+		case RunServicePlanProcedure:
+			runServicePlanHandler.ServeHTTP(w, r)
+		case RunServiceProfilesProcedure:
+			runServiceProfilesHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedRunServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedRunServiceHandler struct{}
+
+func (UnimplementedRunServiceHandler) Start(context.Context, *connect.BidiStream[agentosv1.RunInput, agentosv1.RunOutput]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("agentos.v1.RunService.Start is not implemented"))
+}
+
+func (UnimplementedRunServiceHandler) Attach(context.Context, *connect.BidiStream[agentosv1.RunInput, agentosv1.RunOutput]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("agentos.v1.RunService.Attach is not implemented"))
+}
+
+func (UnimplementedRunServiceHandler) List(context.Context, *connect.Request[agentosv1.RunListRequest]) (*connect.Response[agentosv1.RunListResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentos.v1.RunService.List is not implemented"))
+}
+
+func (UnimplementedRunServiceHandler) Inspect(context.Context, *connect.Request[agentosv1.RunInspectRequest]) (*connect.Response[agentosv1.RunInspectResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentos.v1.RunService.Inspect is not implemented"))
+}
+
+func (UnimplementedRunServiceHandler) Logs(context.Context, *connect.Request[agentosv1.RunLogsRequest], *connect.ServerStream[agentosv1.RunOutput]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("agentos.v1.RunService.Logs is not implemented"))
+}
+
+func (UnimplementedRunServiceHandler) Stop(context.Context, *connect.Request[agentosv1.RunStopRequest]) (*connect.Response[agentosv1.RunStopResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentos.v1.RunService.Stop is not implemented"))
+}
+
+func (UnimplementedRunServiceHandler) Plan(context.Context, *connect.Request[agentosv1.RunSpec]) (*connect.Response[agentosv1.RunPlan], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentos.v1.RunService.Plan is not implemented"))
+}
+
+func (UnimplementedRunServiceHandler) Profiles(context.Context, *connect.Request[agentosv1.ProfilesRequest]) (*connect.Response[agentosv1.ProfilesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentos.v1.RunService.Profiles is not implemented"))
 }
