@@ -75,7 +75,7 @@ func (b *Backend) find(g string) []match {
 var (
 	splitter = regexp.MustCompile(` (?:and|then|and then|also) | ?[.;!?] | ?, `)
 	// polite words at either end say nothing about the goal.
-	polite = regexp.MustCompile(`^(?i:please |hi |hello |hey |can you |could you |would you |will you |tell me |show me |i want to know |i would like to know |let me know |find out |just |now |also )+|(?i: please| now| right now| for me| thanks| thank you)+$`)
+	polite = regexp.MustCompile(`^(?i:please |hi |hello |hey |can you |could you |would you |will you |tell me |show me |i want to know |i would like to know |let me know |find out |just |now |also )+|(?i: please| now| right now| for me| thanks| thank you| and (?:report|summarize|summarise|describe|explain|tell me|say|show me) what you (?:find|found|see)(?: out)?)+$`)
 	apos   = strings.NewReplacer("what's ", "what is ", "What's ", "what is ", "how's ", "how is ", "How's ", "how is ",
 		"’", "'", "isn't ", "is not ")
 )

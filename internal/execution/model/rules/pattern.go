@@ -22,15 +22,17 @@ type matcher struct {
 
 // The phrase language, as docs/spec/rules.md explains it: words; (a|b)
 // alternatives; [x] optional; {slot} one word; and these abbreviations.
-var abbreviations = strings.NewReplacer(
-	"$machine", "([this|the|my|our|local] [linux] (machine|system|computer|host|server|box|pc|laptop)|this [linux])",
+var abbreviationList = []string{
+	"$machine", "([this|the|my|our] [local] [linux] (machine|system|computer|host|server|box|pc|laptop)|this [linux])",
 	"$here", "[here|on (this|the|my) [linux] (machine|system|computer|host|server|box)]",
 	"$unit", "([the] (service|unit|daemon) {unit}|[the] {unit} (service|unit|daemon)|[the] {unit})",
 	"$pkg", "([the] package {pkg}|[the] {pkg} package|{pkg})",
 	"$accel", "(accelerator|accelerators|npu|npus|gpu|gpus|[ai] (accelerator|accelerators) hardware)",
 	"$log", "[the] (log|logs|journal|journal log)",
 	"$since", "[(in|for|over|during|from) the (last|past) ({minutes} (minutes|minute|min)|{hours} (hours|hour|h)|{days} (days|day)|{minute} minute|{hour} hour|{day} day)]",
-)
+}
+
+var abbreviations = strings.NewReplacer(abbreviationList...)
 
 func phrases(priority string, texts ...string) []pattern {
 	var ps []pattern

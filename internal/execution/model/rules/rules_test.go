@@ -40,6 +40,12 @@ func TestUnderstands(t *testing.T) {
 		{"Inspect this machine and summarize its state", "inspect", slots{}},
 		{"give me a short summary of this server", "inspect", slots{}},
 		{"inspect this", "inspect", slots{}},
+		{"Inspect the local Linux machine and tell me what you find.", "inspect", slots{}},
+		{"tell me about this machine", "inspect", slots{}},
+		{"what is wrong with this machine", "inspect", slots{}},
+		{"what is the current state of this host?", "inspect", slots{}},
+		{"how much memory does this machine have", "slow", slots{}},
+		{"is ssh running and report what you find", "service", slots{unit: "ssh.service"}},
 		{"Why is this machine so slow?", "slow", slots{}},
 		{"why is it slow", "slow", slots{}},
 		{"high load", "slow", slots{}},
@@ -250,6 +256,11 @@ func TestIntents(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/spec/rules.md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i := 0; i < len(abbreviationList); i += 2 {
+		if l := "\n    " + abbreviationList[i] + " = " + abbreviationList[i+1] + "\n"; !strings.Contains(string(page), l) {
+			t.Errorf("docs/spec/rules.md lacks the abbreviation%s", l)
+		}
 	}
 	for i, in := range Intents() {
 		if in.Summary == "" || len(in.Tools) == 0 || len(in.Examples) == 0 {
