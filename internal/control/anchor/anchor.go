@@ -1,8 +1,8 @@
 // Package anchor sends signed checkpoints out of reach of whoever can write to
 // the state directory: a local log alone can't show that its tail was cut.
 //
-// State owned: none; an anchor file belongs to its owner. Imports: lib/fault,
-// x/sys. Imported by: control (daemon), which sends a checkpoint after each run
+// State owned: none; an anchor file belongs to its owner. Imports: lib/fault.
+// Imported by: control (daemon), which sends a checkpoint after each run
 // and on request, and doctor. Locks: none; each Send stands alone and is safe
 // for concurrent use.
 // Invariants: INV-11: an anchor only ever adds; Send returns nil only when the

@@ -41,7 +41,7 @@ func (j *Journald) Send(ctx context.Context, note []byte) error {
 	if err := check(ctx, note); err != nil {
 		return err
 	}
-	const next = "configure an anchor file outside the state directory (audit.anchor_file)"
+	const next = "add an anchor file outside the state directory to audit.anchors (file:PATH)"
 	c, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "unixgram", j.socket)
 	if err != nil {
 		return fault.Wrap(err, fault.Unavailable, next, "send checkpoint to journald: no journal on this host")

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -74,4 +75,24 @@ func TestFrames(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
+}
+
+// FuzzFrames: what is cut out of framed bytes are the bytes, in order.
+func FuzzFrames(f *testing.F) {
+	b, _ := AppendFrame(nil, Record{At: when, Kind: KindRunEnd, Body: []byte("{}")})
+	f.Add(append(b, b...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		at := 0
+		err := Frames(b, func(_ int, rec []byte, leaf tlog.Hash) bool {
+			at += frameHeader
+			if !bytes.Equal(b[at:at+len(rec)], rec) || leaf != tlog.RecordHash(rec) {
+				t.Fatalf("record at %d", at)
+			}
+			at += len(rec)
+			return true
+		})
+		if err == nil && at != len(b) {
+			t.Fatalf("%d of %d bytes", at, len(b))
+		}
+	})
 }
