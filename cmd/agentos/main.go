@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -21,6 +22,7 @@ import (
 	"agentos/internal/cli/manual"
 	"agentos/internal/cli/policy"
 	"agentos/internal/client"
+	"agentos/internal/lib/fault"
 
 	"golang.org/x/term"
 )
@@ -34,8 +36,9 @@ func run() int {
 	spawn := &client.Spawn{Dirs: client.SystemDirs()}
 	ctx, stop := signals(spawn)
 	defer stop()
+	out := &cli.Sink{W: os.Stdout}
 	e := &cli.Env{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		In: os.Stdin, Out: out, Err: os.Stderr,
 		OutTerm: term.IsTerminal(int(os.Stdout.Fd())), ErrTerm: term.IsTerminal(int(os.Stderr.Fd())),
 		Getenv: os.Getenv, Connect: spawn, Version: versionText(),
 	}
@@ -49,7 +52,11 @@ func run() int {
 		doctor.Command(e), config.Command(e), policy.Command(e),
 		manual.Version(e), manual.Completion(e), manual.Man(e), manual.ExitCodes(e), manual.Environment(e),
 	)
-	return e.Report(root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = out.Err()
+	}
+	return e.Report(err)
 }
 
 // signals cancels the context at the first Ctrl-C, so that what runs is
@@ -63,7 +70,8 @@ func signals(spawn *client.Spawn) (context.Context, context.CancelFunc) {
 		cancel()
 		<-ch
 		spawn.Kill()
-		os.Exit(130)
+		fmt.Fprintln(os.Stderr, "agentos: ended at once; the next start records what was left open as unknown")
+		os.Exit(fault.Cancelled.ExitCode())
 	}()
 	return ctx, func() { signal.Stop(ch); cancel() }
 }

@@ -51,8 +51,7 @@ type Env struct {
 // Live reports whether progress may move the cursor.
 func (e *Env) Live() bool { return e.OutTerm && !e.JSON && e.Getenv("TERM") != "dumb" }
 
-// Printf writes to standard output. A reader that went away ends the process by
-// SIGPIPE; other write errors show up in Flush of the caller's shell, not here.
+// Printf writes to standard output; Sink remembers when that failed.
 func (e *Env) Printf(format string, args ...any) { fmt.Fprintf(e.Out, format, args...) }
 
 // With runs f in a session and reports why it failed: an error of a call, or of
@@ -95,7 +94,30 @@ func (e *Env) writeJSON(m proto.Message, indent bool) error {
 	}
 	b.WriteByte('\n')
 	if _, err := e.Out.Write(termsafe.JSON(b.Bytes())); err != nil {
-		return fault.Wrap(err, fault.Unavailable, "check the disk or the reader of the output", "write answer")
+		return lost(err)
 	}
 	return nil
 }
+
+func lost(err error) error {
+	return fault.Wrap(err, fault.Unavailable, "check the disk or the reader of the output", "write answer")
+}
+
+// Sink is a standard output that remembers its first error, so that a full disk
+// doesn't look like an answer. Not for concurrent use.
+type Sink struct {
+	W   io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (s *Sink) Write(p []byte) (int, error) {
+	n, err := s.W.Write(p)
+	if err != nil && s.err == nil {
+		s.err = lost(err)
+	}
+	return n, err
+}
+
+// Err is the first error, a fault, or nil.
+func (s *Sink) Err() error { return s.err }

@@ -70,7 +70,7 @@ func daemon() int {
 	err = wire.Serve(context.Background(), conn, mux)
 	switch os.Getenv("FAKE") {
 	case "slow", "stubborn":
-		<-make(chan struct{})
+		<-time.After(30 * time.Second) // bounded, should a broken client forget it
 	}
 	if err != nil {
 		return 1

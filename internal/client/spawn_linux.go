@@ -103,8 +103,12 @@ func (p *process) wait() {
 	close(p.done)
 }
 
-// signal goes to the whole group, as agentosd's own children may hold its pipes.
-func (p *process) signal(sig syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, sig) }
+// signal goes to the whole group, as agentosd's own children may hold its pipes,
+// and to agentosd itself, should it have left the group.
+func (p *process) signal(sig syscall.Signal) {
+	_ = syscall.Kill(-p.cmd.Process.Pid, sig)
+	_ = p.cmd.Process.Signal(sig)
+}
 
 // ended waits up to d.
 func (p *process) ended(d time.Duration) bool {

@@ -85,6 +85,12 @@ func run(ctx context.Context, e *cli.Env, goal string) error {
 	}
 	w := watcher{view: v}
 	err := e.With(ctx, func(s *client.Session) error {
+		defer func() {
+			// Hanging up waits until the run is recorded, which may take a while.
+			if ctx.Err() != nil && e.ErrTerm && !e.JSON {
+				fmt.Fprintln(e.Err, "\ncancelling; Ctrl-C again ends everything at once")
+			}
+		}()
 		sctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, err := s.Agent.Once(sctx, connect.NewRequest(&agentosv1.OnceRequest{Goal: goal}))
@@ -92,11 +98,7 @@ func run(ctx context.Context, e *cli.Env, goal string) error {
 			return err
 		}
 		defer stream.Close()
-		err = w.watch(ctx, stream, cancel)
-		if ctx.Err() != nil && e.ErrTerm && !e.JSON {
-			fmt.Fprintln(e.Err, "\ncancelling the run; Ctrl-C again ends it at once")
-		}
-		return err
+		return w.watch(ctx, stream, cancel)
 	})
 	return w.verdict(ctx, err)
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"agentos/internal/api/agentosv1"
 	"agentos/internal/cli/clitest"
+	"agentos/internal/lib/fault"
 	"agentos/internal/lib/termsafe"
 )
 
@@ -118,6 +120,26 @@ func TestEnding(t *testing.T) {
 		got := e.Report(ending(&agentosv1.Ended{Reason: reason}))
 		if got != code {
 			t.Errorf("%q ends with %d, want %d", reason, got, code)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, tc := range map[string]struct {
+		w    watcher
+		ctx  context.Context
+		err  error
+		code int
+		msg  string
+	}{
+		"cancelled":              {watcher{runID: "run-1"}, ctx, context.Canceled, 130, "next: agentos lineage run-1 shows"},
+		"cancelled, bad end":     {watcher{}, ctx, fault.New(fault.Unavailable, "n", "disk full"), 130, "did not end well: disk full"},
+		"completed, then Ctrl-C": {watcher{ended: &agentosv1.Ended{Reason: "completed"}}, ctx, nil, 0, ""},
+		"completed, bad end":     {watcher{ended: &agentosv1.Ended{Reason: "completed"}}, context.Background(), fault.New(fault.Unavailable, "n", "disk full"), 5, "disk full"},
+		"no last event":          {watcher{}, context.Background(), nil, 1, "without saying why"},
+	} {
+		e, out := clitest.Env(0)
+		if got := e.Report(tc.w.verdict(tc.ctx, tc.err)); got != tc.code || !strings.Contains(out.String(), tc.msg) {
+			t.Errorf("%s: %d %q", name, got, out)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func list(e *cli.Env, stream *connect.ServerStreamForClient[agentosv1.AuditRecor
 		if table == nil {
 			table = e.NewTable("SEQ", "TIME", "KIND", "CALL OR RUN", "WHAT")
 		}
-		table.Row(strconv.FormatUint(r.GetSeq(), 10), cli.When(r.GetAt().AsTime()), r.GetKind(), whose(r), what(r))
+		table.Row(strconv.FormatUint(r.GetSeq(), 10), when(e, r), r.GetKind(), whose(r), what(r))
 		if r.GetKind() == "call.denied" {
 			table.Paint(2, e.Style.Bad)
 		}
@@ -108,6 +108,14 @@ func list(e *cli.Env, stream *connect.ServerStreamForClient[agentosv1.AuditRecor
 		e.Printf("no record matches\n")
 	}
 	return nil
+}
+
+// when leaves out the year where there is little room.
+func when(e *cli.Env, r *agentosv1.AuditRecord) string {
+	if e.Width > 0 && e.Width < 110 {
+		return r.GetAt().AsTime().UTC().Format("01-02 15:04:05")
+	}
+	return cli.When(r.GetAt().AsTime())
 }
 
 // whose is the most precise ID of a record, whole, so that it can be copied:

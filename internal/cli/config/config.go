@@ -61,11 +61,7 @@ that --config or AGENTOS_CONFIG names.`,
 }
 
 func render(e *cli.Env, m *agentosv1.ConfigResponse, explain bool) {
-	head := []string{"KEY", "VALUE", "ORIGIN"}
-	if explain {
-		head = append(head, "MEANING")
-	}
-	t := e.NewTable(head...)
+	t := e.NewTable("KEY", "VALUE", "ORIGIN")
 	for _, v := range m.GetValues() {
 		value, origin := v.GetValue(), v.GetOrigin()
 		if value == "" {
@@ -74,20 +70,22 @@ func render(e *cli.Env, m *agentosv1.ConfigResponse, explain bool) {
 		if v.GetSource() != "" {
 			origin += " " + v.GetSource()
 		}
-		row := []string{v.GetKey(), value, origin}
 		if explain {
-			row = append(row, v.GetHelp())
+			e.Printf("%s = %s  %s\n", e.Style.Bold(termsafe.Line(v.GetKey())), termsafe.Line(value), e.Style.Dim("("+termsafe.Line(origin)+")"))
+			e.Para("    ", v.GetHelp())
+			continue
 		}
-		t.Row(row...)
+		t.Row(v.GetKey(), value, origin)
 		if v.GetOrigin() == "default" {
 			t.Paint(2, e.Style.Dim)
 		} else {
 			t.Paint(1, e.Style.Bold)
 		}
 	}
-	if t.Empty() {
+	switch {
+	case len(m.GetValues()) == 0:
 		e.Printf("nothing differs from the defaults\n")
-	} else {
+	case !explain:
 		t.Write(e.Out, "")
 	}
 	for _, f := range m.GetFiles() {

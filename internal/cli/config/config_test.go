@@ -12,8 +12,10 @@ func TestNothingHostileIsPrinted(t *testing.T) {
 	for _, width := range []int{0, 40, 100} {
 		m := &agentosv1.ConfigResponse{}
 		clitest.Fill(m)
-		e, out := clitest.Env(width)
-		render(e, m, true)
-		clitest.Harmless(t, "config", out)
+		for _, explain := range []bool{false, true} {
+			e, out := clitest.Env(width)
+			render(e, m, explain)
+			clitest.Harmless(t, "config", out)
+		}
 	}
 }
