@@ -47,7 +47,6 @@ type Confinement struct {
 	Read    []string // files and directories, read only, beneath
 	Exec    []string // binaries and library directories it may execute
 	Connect []string // pathname Unix sockets it may connect to
-	Groups  []string // supplementary group names, such as systemd-journal
 	Procs   bool     // may read other processes' world-readable /proc entries
 }
 

@@ -37,7 +37,6 @@ func Confine(h Host, name string, raw []byte) (tool.Confinement, error) {
 		c := h.program(h.Journalctl)
 		c.Read = append(c.Read, h.journalDirs()...)
 		c.Read = append(c.Read, "/etc/machine-id")
-		c.Groups = []string{"systemd-journal"}
 		return c, nil
 	}
 	return tool.Confinement{}, fault.New(fault.NotFound, "ask for one of the tools in the catalogue", "find tool %q", name)

@@ -167,7 +167,7 @@ func (m mountEntry) doc(st *unix.Statfs_t) mountDoc {
 		used = st.Blocks - st.Bfree
 	}
 	return mountDoc{
-		Mount: line(m.point, 4096), Type: line(m.fstype, 64), Size: st.Blocks * unit, Used: used * unit,
-		Available: st.Bavail * unit, Inodes: st.Files, InodesFree: st.Ffree, ReadOnly: m.readOnly,
+		Mount: line(m.point, 4096), Type: line(m.fstype, 64), Size: product(st.Blocks, unit), Used: product(used, unit),
+		Available: product(st.Bavail, unit), Inodes: product(st.Files, 1), InodesFree: product(st.Ffree, 1), ReadOnly: m.readOnly,
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,7 +18,7 @@ import (
 
 	"agentos/internal/execution/tool"
 	"agentos/internal/execution/tool/catalog"
-	"agentos/internal/lib/fault"
+	"agentos/internal/lib/canon"
 )
 
 // tree writes files below a new folder and returns it.
@@ -103,6 +102,9 @@ func conforms(t testing.TB, name string, r tool.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if c, err := canon.Object(whole); err != nil || len(c) > d.MaxResult { // what the caller makes of it
+		t.Errorf("%s: canonical form of %d bytes: %v", name, len(c), err)
+	}
 	if len(whole) > d.MaxResult {
 		t.Errorf("%s: result of %d bytes, limit %d", name, len(whole), d.MaxResult)
 	}
@@ -157,14 +159,6 @@ func callTool(t testing.TB, h Host, name, args string, to any) tool.Result {
 		}
 	}
 	return r
-}
-
-func kind(err error) fault.Kind {
-	var f *fault.Error
-	if errors.As(err, &f) {
-		return f.Kind
-	}
-	return ""
 }
 
 // descriptorNamed is a descriptor that isn't in the catalogue.

@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/prometheus/procfs"
@@ -58,6 +59,9 @@ func stall(l *procfs.PSILine) (*stallDoc, error) {
 	}
 	if err := finite(l.Avg10, l.Avg60, l.Avg300); err != nil {
 		return nil, err
+	}
+	if l.Total > maxSafe {
+		return nil, errors.New("value out of range")
 	}
 	return &stallDoc{l.Avg10, l.Avg60, l.Avg300, l.Total}, nil
 }

@@ -63,7 +63,7 @@ func parseStat(b []byte) (procStat, error) {
 			return procStat{}, malformed
 		}
 	}
-	const limit = 1 << 48 // far beyond any machine; no sum or product below overflows
+	const limit = 1 << 52 // far beyond any machine; no sum or product below overflows
 	if v[0] > limit || v[1] > limit || v[3] > limit {
 		return procStat{}, malformed
 	}
@@ -109,7 +109,7 @@ func readProcesses(ctx context.Context, h Host, n int) (*processesDoc, error) {
 			cpu = math.Round(float64(p.used)*1000/userHZ/elapsed.Seconds()) / 10
 		}
 		d.Hottest = append(d.Hottest, processDoc{
-			PID: p.pid, Comm: line(p.comm, 64), UID: realUID(h, p.pid), CPU: cpu, RSS: p.rss * uint64(os.Getpagesize()),
+			PID: p.pid, Comm: line(p.comm, 64), UID: realUID(h, p.pid), CPU: cpu, RSS: product(p.rss, uint64(os.Getpagesize())),
 		})
 	}
 	return d, nil

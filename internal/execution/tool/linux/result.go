@@ -5,6 +5,7 @@ package linux
 import (
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,19 @@ func listOf[T any](pointer string, s *[]T) list {
 		b, _ := json.Marshal(*s) // doc as a whole was encoded before
 		return len(b)
 	}, func(n int) { *s = (*s)[:n] }}
+}
+
+// maxSafe is the largest integer that every JSON reader, and the canonical form,
+// holds without loss (RFC 7493 §2.2).
+const maxSafe = 1<<53 - 1
+
+// product is a*b, or maxSafe where that is less.
+func product(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	if hi > 0 || lo > maxSafe {
+		return maxSafe
+	}
+	return lo
 }
 
 // maxCuts bounds the pointers in one result.

@@ -34,7 +34,7 @@ type serviceDoc struct {
 	InactiveSince    string   `json:"inactive_since,omitempty"`
 	MemoryCurrent    *uint64  `json:"memory_current,omitempty"`
 	TasksCurrent     *uint64  `json:"tasks_current,omitempty"`
-	CPUUsageNSec     *uint64  `json:"cpu_usage_ns,omitempty"`
+	CPUUsage         *uint64  `json:"cpu_usage_us,omitempty"`
 	NeedDaemonReload *bool    `json:"need_daemon_reload,omitempty"`
 	Malformed        []string `json:"malformed,omitempty"`
 }
@@ -81,7 +81,7 @@ var unitProperties = []property{
 	{"", "NRestarts", count(func(d *serviceDoc) **uint64 { return &d.Restarts })},
 	{"", "MemoryCurrent", count(func(d *serviceDoc) **uint64 { return &d.MemoryCurrent })},
 	{"", "TasksCurrent", count(func(d *serviceDoc) **uint64 { return &d.TasksCurrent })},
-	{"", "CPUUsageNSec", count(func(d *serviceDoc) **uint64 { return &d.CPUUsageNSec })},
+	{"", "CPUUsageNSec", cpuTime},
 	{"", "ExecMainStatus", status(func(d *serviceDoc) **int32 { return &d.ExecMainStatus })},
 	{"", "ExecMainCode", status(func(d *serviceDoc) **int32 { return &d.ExecMainCode })},
 }
@@ -106,11 +106,21 @@ func count(to func(*serviceDoc) **uint64) func(*serviceDoc, any) bool {
 		default:
 			return false
 		}
-		if n != 1<<64-1 {
+		if n <= maxSafe {
 			*to(d) = &n
 		}
-		return true
+		return n <= maxSafe || n == 1<<64-1
 	}
+}
+
+// cpuTime takes nanoseconds to microseconds: a JSON number holds 104 days of the
+// former.
+func cpuTime(d *serviceDoc, v any) bool {
+	n, ok := v.(uint64)
+	if us := n / 1000; ok && n != 1<<64-1 && us <= maxSafe {
+		d.CPUUsage = &us
+	}
+	return ok
 }
 
 func status(to func(*serviceDoc) **int32) func(*serviceDoc, any) bool {

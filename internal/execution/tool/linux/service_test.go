@@ -110,7 +110,7 @@ func running() map[string]any {
 		"Unit.SubState": "running", "Unit.UnitFileState": "enabled", "Unit.NeedDaemonReload": false,
 		"Unit.ActiveEnterTimestamp": uint64(1_700_000_000_000_000), "Unit.InactiveEnterTimestamp": uint64(0),
 		"Service.Result": "success", "Service.MainPID": uint32(812), "Service.NRestarts": uint32(2), "Service.ExecMainStatus": int32(0),
-		"Service.ExecMainCode": int32(1), "Service.MemoryCurrent": uint64(5 << 20), "Service.TasksCurrent": ^uint64(0), "Service.CPUUsageNSec": uint64(77),
+		"Service.ExecMainCode": int32(1), "Service.MemoryCurrent": uint64(5 << 20), "Service.TasksCurrent": ^uint64(0), "Service.CPUUsageNSec": uint64(1 << 54),
 		"Service.Environment": []string{"SECRET=canary"},
 	}
 }
@@ -132,7 +132,7 @@ func TestServiceInspect(t *testing.T) {
 	want := serviceDoc{
 		Unit: "ssh.service", ID: "ssh.service", Description: "OpenSSH \ufffd[1mserver", LoadState: "loaded", ActiveState: "active",
 		SubState: "running", UnitFileState: "enabled", Result: "success", MainPID: u(812), Restarts: u(2), ExecMainStatus: i(0), ExecMainCode: i(1),
-		ActiveSince: "2023-11-14T22:13:20Z", MemoryCurrent: u(5 << 20), CPUUsageNSec: u(77), NeedDaemonReload: &no,
+		ActiveSince: "2023-11-14T22:13:20Z", MemoryCurrent: u(5 << 20), CPUUsage: u((1 << 54) / 1000), NeedDaemonReload: &no,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -152,8 +152,8 @@ func TestServiceInspectHostile(t *testing.T) {
 		status    string
 		malformed []string
 	}{
-		"wrong types": {map[string]any{"Unit.SubState": uint32(1), "Service.MainPID": "812", "Unit.NeedDaemonReload": "yes", "Unit.ActiveEnterTimestamp": ^uint64(0)},
-			"ok", []string{"SubState", "ActiveEnterTimestamp", "NeedDaemonReload", "MainPID"}},
+		"wrong types": {map[string]any{"Unit.SubState": uint32(1), "Service.MainPID": "812", "Unit.NeedDaemonReload": "yes", "Unit.ActiveEnterTimestamp": ^uint64(0), "Service.MemoryCurrent": uint64(1 << 60)},
+			"ok", []string{"SubState", "ActiveEnterTimestamp", "NeedDaemonReload", "MainPID", "MemoryCurrent"}},
 		"no states":     {map[string]any{"Unit.LoadState": nil}, "error", nil},
 		"states typed":  {map[string]any{"Unit.ActiveState": []string{"active"}}, "error", nil},
 		"long":          {map[string]any{"Unit.Description": strings.Repeat("\xc3\xbc", 40_000)}, "ok", nil},

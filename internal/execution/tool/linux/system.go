@@ -191,10 +191,16 @@ func readMemory(h Host) (*memoryDoc, error) {
 	if m.MemTotalBytes == nil {
 		return nil, errors.New("parse meminfo: no MemTotal")
 	}
-	return &memoryDoc{
+	d := &memoryDoc{
 		m.MemTotalBytes, m.MemAvailableBytes, m.MemFreeBytes, m.BuffersBytes, m.CachedBytes, m.DirtyBytes,
 		m.SwapTotalBytes, m.SwapFreeBytes,
-	}, nil
+	}
+	for _, v := range []*uint64{d.Total, d.Available, d.Free, d.Buffers, d.Cached, d.Dirty, d.SwapTotal, d.SwapFree} {
+		if v != nil && *v > maxSafe {
+			return nil, errors.New("parse meminfo: value out of range")
+		}
+	}
+	return d, nil
 }
 
 func readOS(h Host) (*osDoc, error) {

@@ -96,6 +96,8 @@ func TestSystemInspectBadSources(t *testing.T) {
 		"uptime huge":     {"uptime", "proc/uptime", strings.Repeat("1", 5000)},
 		"memory text":     {"memory", "proc/meminfo", "MemTotal: much"},
 		"memory empty":    {"memory", "proc/meminfo", ""},
+		"memory huge":     {"memory", "proc/meminfo", "MemTotal: 17179869184000 kB\n"},
+		"pressure huge":   {"pressure", "proc/pressure/io", "some avg10=0 avg60=0 avg300=0 total=18446744073709551615\n"},
 		"pressure nan":    {"pressure", "proc/pressure/io", "some avg10=NaN avg60=0 avg300=0 total=0\n"},
 		"pressure text":   {"pressure", "proc/pressure/io", "some x\n"},
 		"mounts short":    {"filesystems", "proc/self/mountinfo", "1 2 3\n"},
@@ -116,6 +118,25 @@ func TestSystemInspectBadSources(t *testing.T) {
 	callTool(t, h, catalog.SystemInspect, `{}`, &got)
 	if len(got.Unavailable) != 7 || got.Kernel == nil {
 		t.Errorf("empty machine: %+v", got)
+	}
+}
+
+// Figures beyond what JSON numbers hold are capped, not wrapped or garbled.
+func TestHugeFigures(t *testing.T) {
+	t.Parallel()
+	h := fixture(tree(t, systemFiles()))
+	h.Statfs = func(_ string, st *unix.Statfs_t) error {
+		*st = unix.Statfs_t{Frsize: 4096, Blocks: 1 << 62, Bfree: 1, Bavail: 1 << 63, Files: ^uint64(0), Ffree: 5}
+		return nil
+	}
+	write(t, h.Root+"/proc/20/stat", stat(20, "x", 5, 5, 1<<51))
+	var got systemDoc
+	callTool(t, h, catalog.SystemInspect, `{"sections":["filesystems","processes"]}`, &got)
+	if m := got.Filesystems.Mounts[0]; m.Size != maxSafe || m.Used != maxSafe || m.Available != maxSafe || m.Inodes != maxSafe || m.InodesFree != 5 {
+		t.Errorf("%+v", m)
+	}
+	if got.Processes.Hottest[0].RSS != maxSafe {
+		t.Errorf("%+v", got.Processes)
 	}
 }
 
@@ -200,7 +221,7 @@ func FuzzStat(f *testing.F) {
 	f.Add([]byte(")("))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := parseStat(b)
-		if err == nil && (p.pid < 1 || p.ticks > 1<<49 || p.rss > 1<<48) {
+		if err == nil && (p.pid < 1 || p.ticks > 1<<53 || p.rss > 1<<52) {
 			t.Errorf("%q: %+v", b, p)
 		}
 	})
