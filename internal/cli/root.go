@@ -45,7 +45,7 @@ budget first, and writes down what happened.`,
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddGroup(&cobra.Group{ID: GroupRun, Title: "Run an agent"}, &cobra.Group{ID: GroupWhy, Title: "See what happened, and why"},
 		&cobra.Group{ID: GroupHost, Title: "This machine"}, &cobra.Group{ID: GroupOther, Title: "More"})
-	root.SetHelpCommandGroupID(GroupOther)
+	root.SetHelpCommand(helpCommand())
 	f := root.PersistentFlags()
 	f.SortFlags = false
 	f.BoolVar(&e.JSON, "json", false, "print JSON for programs")
@@ -54,8 +54,21 @@ budget first, and writes down what happened.`,
 		f.Var(&setFlag{env: e, flag: s}, strings.TrimPrefix(s.Name, "--"), s.Help)
 	}
 	f.Var(&setFlag{env: e, flag: setting.Flag{Name: "--set", Arg: "KEY=VALUE"}}, "set", "set any configuration key; repeat for more")
+	_ = root.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions([]string{"auto", "socket", "replay", "rules"}, cobra.ShellCompDirectiveNoFileComp))
 	root.PersistentPreRun = func(*cobra.Command, []string) { e.settle() }
 	return root
+}
+
+// helpCommand is cobra's, but a topic that doesn't exist is an error.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{Use: "help [COMMAND]", Short: "Help about a command or a topic", GroupID: GroupOther,
+		RunE: func(c *cobra.Command, args []string) error {
+			found, rest, err := c.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return noSuchCommand(found, rest)
+			}
+			return found.Help()
+		}}
 }
 
 // settle derives the look of the output once the flags are known.

@@ -35,7 +35,7 @@ exit-codes.`,
 		Example: `  agentos agent once "inspect this machine"
   agentos agent once "is ssh.service healthy?" --set tools.service_allowlist=ssh.service
   agentos agent once --backend socket --model-socket /run/llama/model.sock "what changed today?"
-  git diff | agentos agent once --json - | jq -r .ended.report`,
+  agentos agent once --json - < goal.txt | jq -r 'select(.ended).ended.report'`,
 		Args: cli.Args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			goal, err := readGoal(e.In, args[0])

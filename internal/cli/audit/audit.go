@@ -66,6 +66,7 @@ func log(e *cli.Env) *cobra.Command {
 	f.StringVar(&req.Run, "run", "", "only this `RUN` or its unique prefix")
 	f.StringVar(&req.Call, "call", "", "only this `CALL` or its unique prefix")
 	f.StringSliceVar(&req.Kinds, "kind", nil, "only these `KINDS`, such as call.denied")
+	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
 	f.Uint64Var(&req.From, "from", 0, "from this sequence `NUMBER` on")
 	f.Uint32Var(&req.Limit, "limit", 0, "at most `N` records, the first that match")
 	f.Uint32VarP(&tail, "tail", "n", 0, "only the last `N` that match")

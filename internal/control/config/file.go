@@ -43,9 +43,8 @@ func readFile(path string) ([]byte, error) {
 
 // found is one value of a file.
 type found struct {
-	key  string
-	raw  raw
-	null bool
+	key string
+	raw raw
 }
 
 // parseFile reads one YAML document of nested sections. Unknown keys, wrong
