@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 
 	"agentos/internal/lib/fault"
 )
@@ -211,6 +212,11 @@ func isRefusal(err error, names ...string) bool {
 	return false
 }
 
+func isNoUnit(err error) bool {
+	var e dbus.Error
+	return errors.As(err, &e) && e.Name == systemd+".NoSuchUnit"
+}
+
 // isMalformed reports a reply whose body isn't one variant.
 func isMalformed(err error) bool {
 	var e dbus.Error
@@ -221,12 +227,14 @@ func busFault(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
 		// dbus-daemon does this to a user that it can't look up.
 		return fault.New(fault.Unavailable, fmt.Sprintf("give user %d, which asks, an account on this host: dbus-daemon refuses users without one", os.Getuid()),
 			"ask systemd: the system bus closed the connection")
 	case isRefusal(err, "ServiceUnknown", "NameHasNoOwner"):
 		return fault.New(fault.Unavailable, "this host's service manager is not systemd: use its own", "ask systemd: it is not on the system bus")
+	case isRefusal(err, "UnknownObject") || isNoUnit(err):
+		return fault.New(fault.NotFound, "check the name; a template needs an instance, such as getty@tty1.service", "find unit: systemd can't load one of that name")
 	case isRefusal(err, "AccessDenied"):
 		return fault.New(fault.Unavailable, "allow the tool's user to read unit properties", "ask systemd: access denied")
 	}

@@ -159,6 +159,8 @@ func TestServiceInspectHostile(t *testing.T) {
 		"long":          {map[string]any{"Unit.Description": strings.Repeat("\xc3\xbc", 40_000)}, "ok", nil},
 		"too large":     {map[string]any{"Unit.Description": strings.Repeat("x", 2<<20)}, "unavailable", nil},
 		"access denied": {map[string]any{"Unit.LoadState": deny}, "unavailable", nil},
+		"no unit":       {map[string]any{"Unit.LoadState": dbus.NewError(systemd+".NoSuchUnit", []any{"no"})}, "error", nil},
+		"no object":     {map[string]any{"Unit.LoadState": dbus.NewError("org.freedesktop.DBus.Error.UnknownObject", []any{"no"})}, "error", nil},
 		"odd error":     {map[string]any{"Service.Result": dbus.NewError("org.example.Odd", []any{"\x1b[1m"})}, "unavailable", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
