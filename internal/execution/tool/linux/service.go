@@ -183,6 +183,9 @@ func readUnit(ctx context.Context, conn *dbus.Conn, unit string) (document, erro
 		case err == nil && p.set(d, v.Value()):
 		case err == nil:
 			d.Malformed = append(d.Malformed, p.name)
+		case p.name == "LoadState" && (isRefusal(err, "InvalidArgs", "UnknownObject") || isRefusedName(err)):
+			return nil, fault.New(fault.NotFound, "check the name; a template needs an instance, such as getty@tty1.service",
+				"find unit %q: systemd can't load one of that name", unit)
 		case isRefusal(err, "UnknownProperty", "UnknownInterface", "InvalidArgs"):
 			// Not every type of unit and every version of systemd has each property.
 		case isMalformed(err):
@@ -212,7 +215,8 @@ func isRefusal(err error, names ...string) bool {
 	return false
 }
 
-func isNoUnit(err error) bool {
+// isRefusedName reports systemd's own error for a name that is no unit's.
+func isRefusedName(err error) bool {
 	var e dbus.Error
 	return errors.As(err, &e) && e.Name == systemd+".NoSuchUnit"
 }
@@ -233,8 +237,6 @@ func busFault(ctx context.Context, err error) error {
 			"ask systemd: the system bus closed the connection")
 	case isRefusal(err, "ServiceUnknown", "NameHasNoOwner"):
 		return fault.New(fault.Unavailable, "this host's service manager is not systemd: use its own", "ask systemd: it is not on the system bus")
-	case isRefusal(err, "UnknownObject") || isNoUnit(err):
-		return fault.New(fault.NotFound, "check the name; a template needs an instance, such as getty@tty1.service", "find unit: systemd can't load one of that name")
 	case isRefusal(err, "AccessDenied"):
 		return fault.New(fault.Unavailable, "allow the tool's user to read unit properties", "ask systemd: access denied")
 	}

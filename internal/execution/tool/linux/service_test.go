@@ -160,6 +160,7 @@ func TestServiceInspectHostile(t *testing.T) {
 		"too large":     {map[string]any{"Unit.Description": strings.Repeat("x", 2<<20)}, "unavailable", nil},
 		"access denied": {map[string]any{"Unit.LoadState": deny}, "unavailable", nil},
 		"no unit":       {map[string]any{"Unit.LoadState": dbus.NewError(systemd+".NoSuchUnit", []any{"no"})}, "error", nil},
+		"template":      {map[string]any{"Unit.LoadState": dbus.NewError("org.freedesktop.DBus.Error.InvalidArgs", []any{"Unit name getty@.service is neither a valid invocation ID nor unit name."})}, "error", nil},
 		"no object":     {map[string]any{"Unit.LoadState": dbus.NewError("org.freedesktop.DBus.Error.UnknownObject", []any{"no"})}, "error", nil},
 		"odd error":     {map[string]any{"Service.Result": dbus.NewError("org.example.Odd", []any{"\x1b[1m"})}, "unavailable", nil},
 	} {
@@ -173,6 +174,9 @@ func TestServiceInspectHostile(t *testing.T) {
 			serve(t, socket, sshPath, &manager{props: props})
 			var got serviceDoc
 			r := callTool(t, busHost(t, socket), catalog.ServiceInspect, `{"unit":"ssh.service"}`, &got)
+			if strings.Contains(r.Error, "find unit") != (name == "no unit" || name == "template" || name == "no object") {
+				t.Errorf("%+v", r)
+			}
 			if r.Status != c.status || strings.ContainsRune(r.Error, '\x1b') {
 				t.Errorf("%+v", r)
 			}
