@@ -1,13 +1,13 @@
 // Package launchwire is what agentosd asks of agentos-launcher: a closed list
 // of typed requests over host/fdframe. The launcher parses nothing else.
 //
-// State owned: none. Imports: execution/sandbox (the plan), go-json-experiment/
-// json. Imported by: control, cmd/agentos-launcher. One JSON document a message,
+// State owned: none. Imports: lib/sandboxplan, go-json-experiment/json. Imported
+// by: control, cmd/agentos-launcher. One JSON document a message,
 // bounded by MaxMessage; unknown members are errors; exactly one member is set.
 // Format: docs/spec/launch-wire.md. Tests: launchwire_test.go, FuzzDecode.
 package launchwire
 
-import "agentos/internal/execution/sandbox"
+import "agentos/internal/lib/sandboxplan"
 
 // MaxMessage bounds one message in bytes.
 const MaxMessage = 1 << 20
@@ -25,7 +25,7 @@ type Request struct {
 // descriptor, or with the far ends of stdin, stdout and stderr in this order.
 // When the shim's end closes, the whole sandbox ends.
 type Start struct {
-	Plan sandbox.Plan `json:"plan"`
+	Plan sandboxplan.Plan `json:"plan"`
 }
 
 // Stop ends a sandbox: everything in it, whatever it did, within a second.
