@@ -68,12 +68,35 @@ func (v *plain) started(s *agentosv1.Started) {
 	e.Printf("%s %s  %s\n", st.Bold("agent"), st.Name(termsafe.Line(s.GetAgent())), st.Dim(termsafe.Line(v.run)))
 	e.Para("  ", fmt.Sprintf("owner %d, agent %d:%d, model %s, policy %s", s.GetOwnerUid(), s.GetAgentUid(), s.GetAgentGid(), backend, digest(s.GetPolicyRevision())))
 	if len(s.GetStrength()) > 0 {
-		e.Para("  ", "confined by "+strings.Join(s.GetStrength(), ", "))
+		e.Para("  ", "confined by "+strings.Join(layers(s.GetStrength()), ", "))
 	}
 	if s.GetMode() == "single-run" {
 		e.Para("  ", "no daemon is running: the parts were started for this run only")
 	}
 	e.Printf("\n")
+}
+
+// layers names what confines the loop. agentosd says "layer: state: detail";
+// the detail is doctor's.
+func layers(all []string) (out []string) {
+	for _, s := range all {
+		part := strings.SplitN(s, ": ", 3)
+		switch {
+		case len(part) == 1 || part[1] == "ok":
+			out = append(out, part[0])
+		case part[1] != "info":
+			out = append(out, part[0]+" ("+part[1]+")")
+		}
+	}
+	return out
+}
+
+// tokens is empty for a backend that counts none.
+func tokens(in, out int64) string {
+	if in == 0 && out == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d tokens in, %d out", in, out)
 }
 
 // digest shortens "sha256:…" for people; the full one is in --json.
@@ -145,7 +168,7 @@ func (v *plain) callEnded(x *agentosv1.CallEnded) {
 		v.line(st.Bad("✗"), c, st.Bad(termsafe.Line(x.GetStatus()))+" after "+took)
 		v.env.Para("    ", x.GetReason())
 	case x.GetAction() == "model.generate":
-		v.line(st.Dim("◇"), c, st.Dim(fmt.Sprintf("%s, %d tokens in, %d out", took, x.GetInputTokens(), x.GetOutputTokens())))
+		v.line(st.Dim("◇"), c, st.Dim(took+tokens(x.GetInputTokens(), x.GetOutputTokens())))
 	default:
 		tail := took
 		if n := x.GetResultBytes(); n > 0 {
@@ -191,9 +214,9 @@ func (v *plain) ended(x *agentosv1.Ended) {
 	if done {
 		shown = st.Good(reason)
 	}
-	e.Printf("%s %s in %s: %s, %s, %d denied, %d tokens in, %d out\n", st.Mark(done), shown,
+	e.Printf("%s %s in %s: %s, %s, %d denied%s\n", st.Mark(done), shown,
 		cli.Took(time.Duration(t.GetElapsedMs())*time.Millisecond), cli.Count(t.GetIterations(), "turn"),
-		cli.Count(t.GetToolCalls(), "tool call"), t.GetDenied(), t.GetInputTokens(), t.GetOutputTokens())
+		cli.Count(t.GetToolCalls(), "tool call"), t.GetDenied(), tokens(t.GetInputTokens(), t.GetOutputTokens()))
 	if x.GetAuditLast() > 0 {
 		record := fmt.Sprintf("records %d to %d of the audit log", x.GetAuditFirst(), x.GetAuditLast())
 		if x.GetVerified() {

@@ -82,6 +82,10 @@ func item(e *cli.Env, it *agentosv1.DoctorItem, pad int) {
 	name, state := termsafe.Line(it.GetName()), termsafe.Line(it.GetState())
 	shown := termsafe.Line(it.GetValue())
 	mark, paint := look(e.Style, it.GetState())
+	detail := it.GetDetail()
+	if fits := termsafe.Width(termsafe.Line(detail)) <= max(e.Width-pad-6, 60); shown == "" && fits && !strings.Contains(detail, "\n") {
+		shown, detail = termsafe.Line(detail), ""
+	}
 	if it.GetState() != "ok" && it.GetState() != "info" {
 		if shown != "" {
 			shown = ": " + shown
@@ -96,7 +100,7 @@ func item(e *cli.Env, it *agentosv1.DoctorItem, pad int) {
 		line += strings.Repeat(" ", pad-termsafe.Width(name)+2) + paint(shown)
 	}
 	e.Printf("  %s %s\n", paint(mark), line)
-	e.Para("      ", it.GetDetail())
+	e.Para("      ", detail)
 	if it.GetNext() != "" {
 		e.Para("      ", "next: "+it.GetNext())
 	}

@@ -85,7 +85,9 @@ func Stages(e *cli.Env, m *agentosv1.PolicyExplainResponse) {
 	if m.GetNext() != "" {
 		e.Printf("\n%s %s\n", st.Bold("next:"), termsafe.Line(m.GetNext()))
 	}
-	e.Printf("\n%s\n", st.Dim("policy "+termsafe.Line(m.GetRevision())))
+	if m.GetRevision() != "" {
+		e.Printf("\n%s\n", st.Dim("policy "+termsafe.Line(m.GetRevision())))
+	}
 }
 
 func section(e *cli.Env, title string, n int, text func(int) string) {

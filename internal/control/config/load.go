@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -274,5 +273,5 @@ func join(probs []error) error {
 			b.WriteString("\n    next: " + next)
 		}
 	}
-	return fault.Wrap(errors.New(b.String()), fault.Usage, "fix these and run again", "read configuration: %d problems", len(probs))
+	return fault.New(fault.Usage, "fix these and run again", "read configuration: %d problems%s", len(probs), b.String())
 }

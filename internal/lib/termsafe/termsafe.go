@@ -147,7 +147,8 @@ func prefix(s string, n int) string {
 
 // Wrap breaks clean text into lines of at most n cells (n below 20 counts as
 // 20) at spaces, and inside words that are longer than a line. The lines of s
-// stay apart; leading spaces of a line are kept and repeated when it wraps.
+// stay apart; leading spaces of a line are kept and repeated when it wraps, and
+// the text of a "- " or "* " item hangs.
 func Wrap(s string, n int) []string {
 	n = max(n, 20)
 	var out []string
@@ -157,14 +158,21 @@ func Wrap(s string, n int) []string {
 		if len(indent) > n/2 {
 			indent = indent[:n/2]
 		}
-		out = append(out, wrapLine(indent, body, n-len(indent))...)
+		hang := indent
+		if strings.HasPrefix(body, "- ") || strings.HasPrefix(body, "* ") {
+			hang += "  " // the text of a list item lines up
+		}
+		out = append(out, wrapLine(indent, hang, body, n-len(hang))...)
 	}
 	return out
 }
 
-func wrapLine(indent, body string, n int) (out []string) {
+func wrapLine(indent, hang, body string, n int) (out []string) {
 	cur, used := "", 0
-	flush := func() { out = append(out, strings.TrimRight(indent+cur, " ")); cur, used = "", 0 }
+	flush := func() {
+		out = append(out, strings.TrimRight(indent+cur, " "))
+		cur, used, indent = "", 0, hang
+	}
 	for word := range strings.SplitSeq(body, " ") {
 		w := Width(word)
 		if cur != "" && used+1+w > n {

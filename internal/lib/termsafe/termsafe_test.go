@@ -52,8 +52,8 @@ func TestCutAndWrap(t *testing.T) {
 			t.Errorf("Cut(%q, %d) = %q", tc.in, tc.n, got)
 		}
 	}
-	got := Wrap("one two three four five six seven\n  indented words go on and on\n\nabcdefghijklmnopqrstuvwxyz0123456789", 20)
-	want := []string{"one two three four", "five six seven", "  indented words go", "  on and on", "", "abcdefghijklmnopqrst", "uvwxyz0123456789"}
+	got := Wrap("one two three four five six seven\n  indented words go on and on\n\nabcdefghijklmnopqrstuvwxyz0123456789\n- item with more words than fit", 20)
+	want := []string{"one two three four", "five six seven", "  indented words go", "  on and on", "", "abcdefghijklmnopqrst", "uvwxyz0123456789", "- item with more", "  words than fit"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
