@@ -14,9 +14,9 @@ const MaxMessage = 1 << 20
 
 // Request is a message to the launcher.
 type Request struct {
-	Start *Start `json:"start,omitempty"` // descriptor: the shim's end of the lifeline
-	Stop  *Stop  `json:"stop,omitempty"`
-	Ping  *Ping  `json:"ping,omitempty"`
+	Start *Start `json:"start,omitzero"` // descriptor: the shim's end of the lifeline
+	Stop  *Stop  `json:"stop,omitzero"`
+	Ping  *Ping  `json:"ping,omitzero"`
 }
 
 // Start makes a sandbox and runs its command. With it comes one descriptor: a
@@ -38,10 +38,10 @@ type Ping struct{}
 
 // Reply is a message from the launcher.
 type Reply struct {
-	Started *Started `json:"started,omitempty"` // descriptor: a pidfd of the sandbox's first process
-	Exited  *Exited  `json:"exited,omitempty"`
-	Failed  *Failed  `json:"failed,omitempty"`
-	Pong    *Pong    `json:"pong,omitempty"`
+	Started *Started `json:"started,omitzero"` // descriptor: a pidfd of the sandbox's first process
+	Exited  *Exited  `json:"exited,omitzero"`
+	Failed  *Failed  `json:"failed,omitzero"`
+	Pong    *Pong    `json:"pong,omitzero"`
 }
 
 // Started says that the command runs.
