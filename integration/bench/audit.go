@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,23 +74,31 @@ func auditStore(ctx context.Context, dir string) (s *statestore.Store, stop func
 	return s, stop, err
 }
 
-// auditEntry is the i-th record of a sequence: intent and outcome in turn.
-func auditEntry(i int) audit.Entry {
-	e := audit.Entry{Kind: audit.KindIntent, At: time.Now(), Run: auditRun, Call: fmt.Sprintf("call-01k5b%016d", i/2), Agent: "default-agent", Owner: 1000}
-	if i%2 == 0 {
-		e.Body = map[string]any{"action": "tool.call", "resource": "system_inspect", "risk": "low", "grant": "grant-01k5b",
-			"digest": "sha256:3b1f0f6a0d6f0b0e5d1c9f3f8f1f5d2e6a7b8c9d0e1f2a3b4c5d6e7f8a9b0c1d"}
-	} else {
-		e.Kind = audit.KindOutcome
-		e.Body = map[string]any{"status": "ok", "duration_us": 1234, "result_bytes": 2048, "label": "untrusted",
-			"result": "sha256:4c1f0f6a0d6f0b0e5d1c9f3f8f1f5d2e6a7b8c9d0e1f2a3b4c5d6e7f8a9b0c1d"}
+// auditEntries makes records: intent and outcome in turn. Bodies are made once,
+// so that what is measured is the log, not its callers.
+type auditEntries struct{ intent, outcome map[string]any }
+
+func newAuditEntries() auditEntries {
+	return auditEntries{
+		intent: map[string]any{"action": "tool.call", "resource": "system_inspect", "risk": "low", "grant": "grant-01k5b",
+			"digest": "sha256:3b1f0f6a0d6f0b0e5d1c9f3f8f1f5d2e6a7b8c9d0e1f2a3b4c5d6e7f8a9b0c1d"},
+		outcome: map[string]any{"status": "ok", "duration_us": 1234, "result_bytes": 2048, "label": "untrusted",
+			"result": "sha256:4c1f0f6a0d6f0b0e5d1c9f3f8f1f5d2e6a7b8c9d0e1f2a3b4c5d6e7f8a9b0c1d"},
+	}
+}
+
+// at is the i-th record.
+func (a auditEntries) at(i int) audit.Entry {
+	e := audit.Entry{Kind: audit.KindIntent, At: time.Now(), Run: auditRun, Call: "call-01k5b" + strconv.Itoa(1e15+i/2), Agent: "default-agent", Owner: 1000, Body: a.intent}
+	if i%2 == 1 {
+		e.Kind, e.Body = audit.KindOutcome, a.outcome
 	}
 	return e
 }
 
-// auditBytes is the encoding of a record like those of auditEntry.
-func auditBytes() ([]byte, error) {
-	r, err := audit.NewRecord(auditEntry(0), nil)
+// bytes is the encoding of a record like the others.
+func (a auditEntries) bytes() ([]byte, error) {
+	r, err := audit.NewRecord(a.at(0), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +115,8 @@ func auditSingle(ctx context.Context, dir string) (row Row, err error) {
 			err = serr
 		}
 	}()
-	rec, err := auditBytes()
+	entries := newAuditEntries()
+	rec, err := entries.bytes()
 	if err != nil {
 		return row, err
 	}
@@ -117,7 +127,7 @@ func auditSingle(ctx context.Context, dir string) (row Row, err error) {
 	defer f.Close()
 	var ours, bare []time.Duration
 	for i := range auditSingles {
-		e := auditEntry(i)
+		e := entries.at(i)
 		start := time.Now()
 		if _, err := s.Commit(ctx, gate.Tx{Entries: []audit.Entry{e}}); err != nil {
 			return row, err
@@ -156,7 +166,8 @@ func auditGroup(ctx context.Context, dir string) (row Row, err error) {
 		return row, err
 	}
 	defer bare.close()
-	rec, err := auditBytes()
+	entries := newAuditEntries()
+	rec, err := entries.bytes()
 	if err != nil {
 		return row, err
 	}
@@ -164,7 +175,7 @@ func auditGroup(ctx context.Context, dir string) (row Row, err error) {
 	var a, b []float64
 	for range auditRounds {
 		r, err := auditRate(ctx, func(ctx context.Context, i int) error {
-			_, err := s.Commit(ctx, gate.Tx{Entries: []audit.Entry{auditEntry(i)}})
+			_, err := s.Commit(ctx, gate.Tx{Entries: []audit.Entry{entries.at(i)}})
 			return err
 		}, &next)
 		if err != nil {
@@ -230,7 +241,7 @@ type bareRow struct {
 
 func newBareGroup(ctx context.Context, dir string) (*bareGroup, error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "bare.sqlite3")+
-		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(2000)")
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(900)")
 	if err != nil {
 		return nil, err
 	}
@@ -306,10 +317,11 @@ func auditVerify(ctx context.Context, dir string) (row Row, err error) {
 			err = serr
 		}
 	}()
+	entries := newAuditEntries()
 	for i := 0; i < auditRecords; i += auditFill {
 		var tx gate.Tx
 		for k := range auditFill {
-			tx.Entries = append(tx.Entries, auditEntry(i+k))
+			tx.Entries = append(tx.Entries, entries.at(i+k))
 		}
 		if _, err := s.Commit(ctx, tx); err != nil {
 			return row, err

@@ -66,21 +66,15 @@ func (s *Store) transact(group []*request) (w *work, bad int, err error) {
 				return err
 			}
 		}
-		signed := w.sign() // beside the statements below: it costs as much as they do
 		for i, r := range group {
 			if err := w.apply(r.tx, r.receipt.FirstSeq, r.receipt.FirstSeq+uint64(len(r.tx.entries))); err != nil {
 				if fault.KindOf(err) == fault.Conflict {
 					bad = i
 				}
-				<-signed
 				return err
 			}
 		}
-		if err := w.tail(); err != nil {
-			<-signed
-			return err
-		}
-		return w.flush(<-signed)
+		return w.flush()
 	})
 	return w, bad, err
 }
@@ -285,45 +279,19 @@ func (w *work) settled() uint64 {
 	return first
 }
 
-type signedNote struct {
-	note []byte
-	err  error
-}
-
-// sign signs the new tree head; nothing when no record is left to cover.
-func (w *work) sign() <-chan signedNote {
-	out := make(chan signedNote, 1)
-	if w.tree.size == w.segment {
-		out <- signedNote{}
-		return out
-	}
-	size, root := w.tree.size, w.tree.root()
-	go func() {
-		note, err := w.s.key.Sign(size, root)
-		out <- signedNote{note, err}
-	}()
-	return out
-}
-
-// tail writes the records that no bundle took.
-func (w *work) tail() error {
+// flush writes the records that no bundle took with their checkpoint, and the
+// balances.
+func (w *work) flush() error {
 	t := &w.tree
-	if t.size == w.segment {
-		return nil
-	}
-	if _, err := w.s.st.tail.ExecContext(background, int64(w.segment), t.leaves[w.leavesAt:], t.data[w.dataAt:]); err != nil {
-		return fmt.Errorf("write records: %w", err)
-	}
-	return nil
-}
-
-// flush writes the checkpoint and the balances.
-func (w *work) flush(signed signedNote) error {
-	if signed.err != nil {
-		return fmt.Errorf("sign checkpoint: %w", signed.err)
-	}
-	if signed.note != nil {
-		if _, err := w.s.st.checkpoint.ExecContext(background, int64(w.tree.size), signed.note); err != nil {
+	if t.size > w.segment {
+		note, err := w.s.key.Sign(t.size, t.root())
+		if err != nil {
+			return fmt.Errorf("sign checkpoint: %w", err)
+		}
+		if _, err := w.s.st.tail.ExecContext(background, int64(w.segment), t.leaves[w.leavesAt:], t.data[w.dataAt:]); err != nil {
+			return fmt.Errorf("write records: %w", err)
+		}
+		if _, err := w.s.st.checkpoint.ExecContext(background, int64(t.size), note); err != nil {
 			return fmt.Errorf("write checkpoint: %w", err)
 		}
 	}

@@ -145,27 +145,33 @@ func createDatabase(dir string) error {
 // what is in it when SQLite starts over (wal_autocheckpoint).
 const walSpace = 4 << 20
 
-// createWAL writes a WAL of zeros, which SQLite takes for an empty one: a commit
-// then overwrites blocks that exist, so that its sync needs no journal commit of
-// the filesystem (measured: 0.14 against 0.23 ms). SQLite removes it at the end.
-func createWAL(dir string) error {
+// growWAL writes zeros behind the frames of the open WAL, which SQLite ignores:
+// a commit then overwrites blocks that exist, so that its sync needs no journal
+// commit of the filesystem (measured: 0.14 against 0.23 ms). Only the writer may
+// do it, and only between transactions.
+func growWAL(dir string) error {
 	path := filepath.Join(dir, dbName+"-wal")
-	exists, err := checkFile(path)
-	if err != nil || exists {
-		return err // exists: a crash left it, SQLite recovers from it
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return ioFault(err, dir, "create WAL %q", path)
+		return ioFault(err, dir, "open WAL %q", path)
 	}
-	_, err = f.Write(make([]byte, walSpace))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		// Only speed is lost; a disk that is too full for commits says so then.
-		if err := os.Remove(path); err != nil {
-			return ioFault(err, dir, "remove WAL %q", path)
+	fi, err := f.Stat()
+	if err != nil {
+		return errors.Join(ioFault(err, dir, "open WAL %q", path), f.Close())
+	}
+	size := fi.Size()
+	if size < walSpace {
+		if _, err = f.WriteAt(make([]byte, walSpace-size), size); err == nil {
+			err = f.Sync()
 		}
 	}
-	return nil
+	if err != nil {
+		// Only speed is lost; a disk that is too full for commits says so then.
+		if err := f.Truncate(size); err != nil {
+			return errors.Join(ioFault(err, dir, "truncate WAL %q", path), f.Close())
+		}
+	}
+	return f.Close()
 }
 
 // walEmpty reports whether the directory's WAL can hold no commit.

@@ -112,9 +112,6 @@ func (s *Store) connect(ctx context.Context) error {
 	if err := createDatabase(s.cfg.Dir); err != nil {
 		return err
 	}
-	if err := createWAL(s.cfg.Dir); err != nil {
-		return err
-	}
 	db, err := sql.Open("sqlite", dsn(s.cfg.Dir, "_pragma", "busy_timeout(1000)", "_pragma", "journal_mode(WAL)",
 		"_pragma", "synchronous(FULL)", "_pragma", "foreign_keys(1)", "_pragma", "wal_autocheckpoint(900)"))
 	if err != nil {
@@ -129,6 +126,9 @@ func (s *Store) connect(ctx context.Context) error {
 		return err
 	}
 	if err := migrate(ctx, s.conn, s.cfg.Dir, migrations); err != nil {
+		return err
+	}
+	if err := growWAL(s.cfg.Dir); err != nil {
 		return err
 	}
 	return s.st.prepare(ctx, s.conn, s.cfg.Dir)
