@@ -7,6 +7,7 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -196,6 +197,10 @@ func record(e *cli.Env, r *agentosv1.AuditRecord, payloads map[string][]byte, fu
 	for _, n := range names {
 		commitment := r.GetPayloads()[n]
 		data, ok := payloads[commitment]
+		var pretty bytes.Buffer
+		if json.Indent(&pretty, data, "", "  ") == nil {
+			data = pretty.Bytes()
+		}
 		e.Printf("  %s %s\n", st.Name(termsafe.Line(n)), st.Dim(termsafe.Line(commitment)))
 		switch {
 		case !ok:

@@ -60,9 +60,16 @@ func Render(e *cli.Env, r *agentosv1.LineageResponse) {
 	if len(turns) == 0 {
 		e.Printf("└─ no model call was admitted\n")
 	}
+	n := 0
 	for i, t := range turns {
-		b := branch{env: e, prefix: ""}
-		turn(b.child(i == len(turns)-1), i+1, t)
+		b := branch{env: e}.child(i == len(turns)-1)
+		if t.GetCall() == "" { // what the owner asked for in person
+			b.title(st.Bold(termsafe.Line(t.GetBackend())))
+			b.effects(t.GetCalls())
+			continue
+		}
+		n++
+		turn(b, n, t)
 	}
 }
 
@@ -105,12 +112,19 @@ func turn(b branch, n int, t *agentosv1.LineageTurn) {
 	st := b.env.Style
 	calls := t.GetCalls()
 	more := len(calls) > 0
-	b.title(fmt.Sprintf("%s %s  %s  %s", st.Bold(fmt.Sprintf("turn %d: model", n)), termsafe.Line(t.GetBackend()), status(st, t.GetStatus()),
-		st.Dim(fmt.Sprintf("%d tokens in, %d out", t.GetInputTokens(), t.GetOutputTokens()))))
+	used := ""
+	if t.GetInputTokens()+t.GetOutputTokens() > 0 {
+		used = st.Dim(fmt.Sprintf("  %d tokens in, %d out", t.GetInputTokens(), t.GetOutputTokens()))
+	}
+	b.title(fmt.Sprintf("%s %s  %s%s", st.Bold(fmt.Sprintf("turn %d: model", n)), termsafe.Line(t.GetBackend()), status(st, t.GetStatus()), used))
 	b.field(more, "call", t.GetCall())
 	b.field(more, "context", t.GetContextHash())
 	b.field(more, "said", t.GetText())
 	b.field(more, "records", records(t.GetIntentSeq(), t.GetOutcomeSeq()))
+	b.effects(calls)
+}
+
+func (b branch) effects(calls []*agentosv1.LineageCall) {
 	for i, c := range calls {
 		effect(b.child(i == len(calls)-1), c)
 	}

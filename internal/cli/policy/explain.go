@@ -62,7 +62,8 @@ func Stages(e *cli.Env, m *agentosv1.PolicyExplainResponse) {
 	} else {
 		e.Printf("%s %s\n", st.Mark(false), st.Bad("denied"))
 	}
-	if m.GetRecorded() != "" {
+	same := map[bool]string{true: "allowed", false: "denied"}[m.GetAllowed()]
+	if m.GetRecorded() != "" && m.GetRecorded() != same {
 		e.Printf("  %s %s\n", st.Warn("recorded then:"), termsafe.Line(m.GetRecorded()))
 	}
 	e.Printf("\n")
