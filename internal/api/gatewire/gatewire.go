@@ -6,7 +6,8 @@
 // State owned: none. Imports: go-json-experiment/json. Imported by: the shim,
 // control. Invariants: a message is bounded before it is parsed; a header has
 // exactly one member set and no unknown ones; the blob is never interpreted
-// here. Format: docs/spec/gate-wire.md. Tests: gatewire_test.go, FuzzDecode.
+// here. Format: docs/spec/gate-wire.md. Tests: gatewire_test.go, run_test.go,
+// FuzzDecode.
 package gatewire
 
 import (
@@ -31,7 +32,11 @@ type Up struct {
 	ModelDone *ModelDone `json:"model_done,omitempty"` // blob: agentos.chat.v1 response
 	Cancel    *Cancel    `json:"cancel,omitempty"`
 	Text      *Text      `json:"text,omitempty"`
-	LoopEnd   *LoopEnd   `json:"loop_end,omitempty"` // blob: the final answer, untrusted text
+	LoopEnd   *LoopEnd   `json:"loop_end,omitempty"`  // blob: the final answer, untrusted text
+	RunOutput *RunOutput `json:"run_output,omitzero"` // blob: what the program wrote
+	RunTaken  *RunTaken  `json:"run_taken,omitempty"`
+	RunSignal *RunSignal `json:"run_signal,omitempty"`
+	RunClosed *RunClosed `json:"run_closed,omitzero"`
 }
 
 // Ready says that the shim has confined itself and waits for Hello.
@@ -85,17 +90,25 @@ type LoopEnd struct {
 
 // Down is a message to the shim. Exactly one member is set.
 type Down struct {
-	Hello  *Hello  `json:"hello,omitempty"` // descriptors: see Hello
-	Begin  *Begin  `json:"begin,omitempty"` // descriptor: the model's connection, if it has one
-	Abort  *Abort  `json:"abort,omitempty"`
-	Answer *Answer `json:"answer,omitempty"` // blob: a tool's result document
+	Hello    *Hello    `json:"hello,omitempty"` // descriptors: see Hello
+	Begin    *Begin    `json:"begin,omitempty"` // descriptor: the model's connection, if it has one
+	Abort    *Abort    `json:"abort,omitempty"`
+	Answer   *Answer   `json:"answer,omitempty"`   // blob: a tool's result document
+	RunInput *RunInput `json:"run_input,omitzero"` // blob: what the program reads
 }
 
-// Hello opens a run. It comes with the run's descriptors in this order: MCP
-// connection, model endpoint connection, the loop's standard output, and the
-// replay script when Backend is "replay".
+// KindRun is the kind of a run that wraps a program of others.
+const KindRun = "run"
+
+// Hello opens a run. It comes with the run's descriptors. Without Kind, the
+// built-in loop, in this order: MCP connection, model endpoint connection, the
+// loop's standard output, and the replay script when Backend is "replay". With
+// KindRun only the lifeline, see run.go, and no tool and no backend are set.
 type Hello struct {
+	Kind      string     `json:"kind,omitempty"`
 	Run       string     `json:"run"`
+	Name      string     `json:"name,omitempty"` // KindRun: what people call it
+	TTY       bool       `json:"tty,omitempty"`  // KindRun: a terminal instead of three pipes
 	Tools     []ToolInfo `json:"tools"`
 	Backend   string     `json:"backend"`
 	Model     string     `json:"model"` // name sent to the backend
@@ -158,8 +171,12 @@ func DecodeUp(b []byte) (Up, []byte, error) {
 	var m Up
 	blob, err := decode(b, &m)
 	if err == nil && count(m.Ready != nil, m.Tool != nil, m.Model != nil, m.ModelDone != nil,
-		m.Cancel != nil, m.Text != nil, m.LoopEnd != nil) != 1 {
+		m.Cancel != nil, m.Text != nil, m.LoopEnd != nil,
+		m.RunOutput != nil, m.RunTaken != nil, m.RunSignal != nil, m.RunClosed != nil) != 1 {
 		err = fmt.Errorf("%w: exactly one member must be set", ErrFormat)
+	}
+	if err == nil {
+		err = m.checkRun(len(blob))
 	}
 	return m, blob, err
 }
@@ -168,8 +185,11 @@ func DecodeUp(b []byte) (Up, []byte, error) {
 func DecodeDown(b []byte) (Down, []byte, error) {
 	var m Down
 	blob, err := decode(b, &m)
-	if err == nil && count(m.Hello != nil, m.Begin != nil, m.Abort != nil, m.Answer != nil) != 1 {
+	if err == nil && count(m.Hello != nil, m.Begin != nil, m.Abort != nil, m.Answer != nil, m.RunInput != nil) != 1 {
 		err = fmt.Errorf("%w: exactly one member must be set", ErrFormat)
+	}
+	if err == nil {
+		err = m.checkRun(len(blob))
 	}
 	return m, blob, err
 }
