@@ -40,6 +40,7 @@ func fakeDaemon() int {
 		return 0
 	case "hang":
 		signal.Ignore(syscall.SIGTERM)
+		note("pid %d", os.Getpid())
 		<-time.After(30 * time.Second) // bounded, should a broken client forget it
 	}
 	conn, err := wire.Inherited()
