@@ -26,6 +26,7 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 
 	"agentos/internal/lib/fault"
@@ -155,7 +156,8 @@ func (s *Store) release() error {
 		errs = append(errs, s.rw.Close())
 	}
 	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
+		// By name: a child between fork and exec still has the descriptor.
+		errs = append(errs, unix.Flock(int(s.lock.Fd()), unix.LOCK_UN), s.lock.Close())
 	}
 	return errors.Join(errs...)
 }
