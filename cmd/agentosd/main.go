@@ -63,6 +63,10 @@ func run(argv []string) error {
 	if err != nil {
 		return fault.Wrap(err, fault.Internal, "", "find the sister programs")
 	}
-	d := daemon.New(daemon.Config{Settings: settings, Binaries: filepath.Dir(self)})
-	return wire.Serve(ctx, conn, d.Handler())
+	d := daemon.New(daemon.Config{StateDir: settings.Config.StateDir, Binaries: filepath.Dir(self)})
+	err = wire.Serve(ctx, conn, d.Session(settings).Handler())
+	if cerr := d.Close(); err == nil {
+		err = cerr
+	}
+	return err
 }

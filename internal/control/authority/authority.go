@@ -54,8 +54,9 @@ type Authority struct {
 // then every agent is in the first one.
 const trust = "normal"
 
-// New builds the gate over a journal and the ledger's durable state.
-func New(cfg Config, j gate.Journal, st budget.State, now func() time.Time) (*Authority, error) {
+// New builds the gate over a journal and the ledger of the same state. Gates of
+// one state share its ledger, or two runs could spend one budget (INV-03).
+func New(cfg Config, j gate.Journal, ledger *budget.Ledger, now func() time.Time) (*Authority, error) {
 	files, err := Sources(cfg.Settings.Policy.Dir)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func New(cfg Config, j gate.Journal, st budget.State, now func() time.Time) (*Au
 		return nil, fault.Wrap(err, fault.Internal, "", "load tools")
 	}
 	a := &Authority{
-		Policies: set, Registry: reg, Grants: capability.NewTable(), Ledger: budget.NewLedger(st),
+		Policies: set, Registry: reg, Grants: capability.NewTable(), Ledger: ledger,
 		Offered: offered(cfg.Tools, s.Tools.ServiceAllowlist), cfg: cfg,
 	}
 	a.setLimits()

@@ -30,7 +30,7 @@ func build(t *testing.T, edit func(*config.Config)) (*Authority, error) {
 		t.Fatal(err)
 	}
 	return New(Config{Settings: c, Owner: 1000, Tools: tools, Model: registry.Model{Backend: "rules", Local: true, MaxOutput: 10, Timeout: time.Second}},
-		nil, budget.State{}, time.Now)
+		nil, budget.NewLedger(budget.State{}), time.Now)
 }
 
 func mk(t *testing.T, s call.Subject, a call.Action, res, args string) call.Call {

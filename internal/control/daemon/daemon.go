@@ -1,15 +1,17 @@
 //go:build linux
 
 // Package daemon is agentosd's composition root: it puts store, gate, policies,
-// backend and supervisor together for each request and serves the control API
-// over the connection of one client. It wires and decides nothing.
+// backends, launcher and supervisors together and serves the control API. It
+// wires and decides nothing.
 //
-// State owned: nothing outlives a request in this version; the state directory
-// is opened, locked and closed by the requests that write. Imports: control/*,
-// execution/tool/catalog, host/*, trusted. Imported by: cmd/agentosd.
+// State owned: the open store with its ledger, the launcher, the runs that live.
+// Imports: control/*, execution/*, host/*, trusted. Imported by: cmd/agentosd.
+// Locks: Daemon.mu guards what is opened lazily; it is held while opening.
 // Invariants: identity comes from the process's own credentials, never from a
-// field; requests that only read take no lock and write nothing.
-// Tests: daemon_test.go; integration/once on the built binaries.
+// field; requests that only read take no lock and write nothing; all gates of a
+// state share one ledger.
+// Tests: daemon_test.go; integration/once and integration/sandbox on the built
+// binaries.
 package daemon
 
 import (
@@ -19,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -41,48 +44,110 @@ import (
 // maxRequest bounds one API message in bytes; policy files travel in them.
 const maxRequest = 16 << 20
 
-// Daemon serves one caller. Safe for concurrent use.
-type Daemon struct {
-	loaded *config.Result
-	dir    string // of the sister binaries
-	owner  uint32
-	root   bool
-	now    func() time.Time
-}
-
 // Config of a daemon.
 type Config struct {
-	Settings *config.Result
+	StateDir string
 	// Binaries is the directory of the sister programs.
 	Binaries string
 }
 
+// Daemon is one process over one state directory. Safe for concurrent use.
+type Daemon struct {
+	cfg  Config
+	root bool
+	now  func() time.Time
+
+	mu    sync.Mutex
+	state *openState // nil until something writes
+}
+
+// openState is what is opened by the first request that writes and closed by
+// Close.
+type openState struct {
+	store  *statestore.Store
+	ledger *budget.Ledger
+	stop   context.CancelFunc
+	done   chan error
+}
+
 // New starts nothing and opens nothing.
 func New(cfg Config) *Daemon {
-	d := &Daemon{loaded: cfg.Settings, dir: cfg.Binaries, owner: uint32(os.Getuid()), root: os.Geteuid() == 0, now: time.Now}
-	if o := cfg.Settings.Config.Agent.OwnerUID; o != nil {
-		d.owner = *o
+	return &Daemon{cfg: cfg, root: os.Geteuid() == 0, now: time.Now}
+}
+
+// Close closes the state, after everything that was recorded is on disk. No
+// request may be under way.
+func (d *Daemon) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.state == nil {
+		return nil
 	}
-	return d
+	d.state.stop()
+	err := <-d.state.done
+	if cerr := d.state.store.Close(); err == nil {
+		err = cerr
+	}
+	d.state = nil
+	return err
+}
+
+// open opens the state for writing, once: lock, recovery, ledger, writer. The
+// writer outlives every request: what happened is recorded.
+func (d *Daemon) open(ctx context.Context) (*openState, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.state != nil {
+		return d.state, nil
+	}
+	s, err := statestore.Open(ctx, statestore.Config{Dir: d.cfg.StateDir, Now: d.now})
+	if err != nil {
+		return nil, err
+	}
+	st, err := s.Budget(ctx)
+	if err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	d.state = &openState{store: s, ledger: budget.NewLedger(st), stop: stop, done: make(chan error, 1)}
+	go func(done chan<- error) { done <- s.Run(run) }(d.state.done)
+	return d.state, nil
+}
+
+// Session is one client with its settings. Safe for concurrent use.
+type Session struct {
+	*Daemon
+	loaded *config.Result
+	owner  uint32
+}
+
+// Session serves a client of this process's user with its settings.
+func (d *Daemon) Session(settings *config.Result) *Session {
+	s := &Session{Daemon: d, loaded: settings, owner: uint32(os.Getuid())}
+	if o := settings.Config.Agent.OwnerUID; o != nil {
+		s.owner = *o
+	}
+	return s
 }
 
 // Handler is the whole control API.
-func (d *Daemon) Handler() http.Handler {
+func (s *Session) Handler() http.Handler {
 	mux := http.NewServeMux()
 	opts := []connect.HandlerOption{connect.WithReadMaxBytes(maxRequest)}
-	mux.Handle(agentosv1connect.NewAgentServiceHandler(agents{d}, opts...))
-	mux.Handle(agentosv1connect.NewAuditServiceHandler(auditapi.New(auditapi.Deps{Reader: d.withReader, Anchors: d.anchors}), opts...))
-	mux.Handle(agentosv1connect.NewPolicyServiceHandler(d.policyService(), opts...))
-	mux.Handle(agentosv1connect.NewHostServiceHandler(d.hostService(), opts...))
+	mux.Handle(agentosv1connect.NewAgentServiceHandler(agents{s}, opts...))
+	mux.Handle(agentosv1connect.NewAuditServiceHandler(auditapi.New(auditapi.Deps{Reader: s.withReader, Anchors: s.anchors}), opts...))
+	mux.Handle(agentosv1connect.NewPolicyServiceHandler(s.policyService(), opts...))
+	mux.Handle(agentosv1connect.NewHostServiceHandler(s.hostService(), opts...))
 	return mux
 }
 
 // policyService explains with the gate that a run would get.
-func (d *Daemon) policyService() *policyapi.Service {
-	c := d.settings()
+func (s *Session) policyService() *policyapi.Service {
+	c := s.settings()
 	return policyapi.New(policyapi.Deps{
 		Active: func() ([]policy.Source, error) { return authority.Sources(c.Policy.Dir) },
-		Reader: d.withReader, Agent: c.Agent.ID, Owner: d.owner, Now: d.now,
+		Reader: s.withReader, Agent: c.Agent.ID, Owner: s.owner, Now: s.now,
 		Authority: func(ctx context.Context, r *statestore.Reader) (*authority.Authority, error) {
 			var st budget.State
 			if r != nil {
@@ -91,49 +156,25 @@ func (d *Daemon) policyService() *policyapi.Service {
 					return nil, err
 				}
 			}
-			b, err := backend.Choose(c, d.owner)
+			b, err := backend.Choose(c, s.owner)
 			if err != nil {
 				return nil, err
 			}
-			return d.authority(nil, st, b)
+			return s.authority(nil, budget.NewLedger(st), b)
 		},
 	})
 }
 
-func (d *Daemon) settings() config.Config { return d.loaded.Config }
+func (s *Session) settings() config.Config { return s.loaded.Config }
 
 // newID makes identifiers that sort by time: "run-01j…".
 func newID(kind string) string {
 	return kind + "-" + strings.ToLower(ulid.MustNew(ulid.Now(), rand.Reader).String())
 }
 
-// withStore opens the state for writing, runs its writer for the time of use
-// and closes it.
-func (d *Daemon) withStore(ctx context.Context, use func(*statestore.Store) error) (err error) {
-	s, err := statestore.Open(ctx, statestore.Config{Dir: d.settings().StateDir, Now: d.now})
-	if err != nil {
-		return err
-	}
-	// The writer outlives a cancelled request: what happened is recorded.
-	run, stop := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(run) }()
-	defer func() {
-		stop()
-		werr := <-done
-		cerr := s.Close()
-		for _, e := range []error{werr, cerr} {
-			if err == nil {
-				err = e
-			}
-		}
-	}()
-	return use(s)
-}
-
 // withReader opens the state without a lock.
-func (d *Daemon) withReader(ctx context.Context, use func(*statestore.Reader) error) error {
-	r, err := statestore.OpenReadOnly(ctx, d.settings().StateDir)
+func (s *Session) withReader(ctx context.Context, use func(*statestore.Reader) error) error {
+	r, err := statestore.OpenReadOnly(ctx, s.cfg.StateDir)
 	if err != nil {
 		return err
 	}
@@ -142,23 +183,23 @@ func (d *Daemon) withReader(ctx context.Context, use func(*statestore.Reader) er
 }
 
 // authority builds the gate.
-func (d *Daemon) authority(j gate.Journal, st budget.State, b backend.Choice) (*authority.Authority, error) {
+func (s *Session) authority(j gate.Journal, l *budget.Ledger, b backend.Choice) (*authority.Authority, error) {
 	tools, err := catalog.ReadOnly()
 	if err != nil {
 		return nil, err
 	}
-	return authority.New(authority.Config{Settings: d.settings(), Owner: d.owner, Tools: tools, Model: b.Model}, j, st, d.now)
+	return authority.New(authority.Config{Settings: s.settings(), Owner: s.owner, Tools: tools, Model: b.Model}, j, l, s.now)
 }
 
 // anchors are the places outside the log that checkpoints are sent to.
-func (d *Daemon) anchors() ([]anchor.Anchor, error) {
+func (s *Session) anchors() ([]anchor.Anchor, error) {
 	var out []anchor.Anchor
-	for _, a := range d.settings().Audit.Anchors {
+	for _, a := range s.settings().Audit.Anchors {
 		switch a.Kind {
 		case "journald":
-			out = append(out, anchor.NewJournald())
+			out = append(out, anchor.NewJournald(""))
 		case "file":
-			f, err := anchor.NewFile(a.Path, d.settings().StateDir)
+			f, err := anchor.NewFile(a.Path, s.cfg.StateDir)
 			if err != nil {
 				return nil, err
 			}
@@ -168,4 +209,4 @@ func (d *Daemon) anchors() ([]anchor.Anchor, error) {
 	return out, nil
 }
 
-func (d *Daemon) binary(name string) string { return filepath.Join(d.dir, name) }
+func (d *Daemon) binary(name string) string { return filepath.Join(d.cfg.Binaries, name) }

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 
+	"agentos/internal/control/anchor"
 	"agentos/internal/control/authority"
 	"agentos/internal/control/backend"
 	"agentos/internal/control/hostapi"
@@ -22,7 +24,7 @@ import (
 )
 
 // hostService is `doctor` and `config show` over this daemon's parts.
-func (d *Daemon) hostService() *hostapi.Service {
+func (s *Session) hostService() *hostapi.Service {
 	var raw *probe.Raw
 	read := func() probe.Raw {
 		if raw == nil {
@@ -31,24 +33,24 @@ func (d *Daemon) hostService() *hostapi.Service {
 		}
 		return *raw
 	}
-	return hostapi.New(hostapi.Deps{Settings: d.loaded, Sections: []hostapi.Section{
+	return hostapi.New(hostapi.Deps{Settings: s.loaded, Sections: []hostapi.Section{
 		hostapi.Kernel(read),
-		hostapi.Isolation(read, d.root),
+		hostapi.Isolation(read, s.root),
 		hostapi.Checks("model",
 			hostapi.Check{Name: "backend", Look: func(context.Context) (string, string, error) {
-				b, err := backend.Choose(d.settings(), d.owner)
+				b, err := backend.Choose(s.settings(), s.owner)
 				return b.Name, b.Why, err
 			}},
-			hostapi.Check{Name: "policies", Look: d.checkPolicies},
+			hostapi.Check{Name: "policies", Look: s.checkPolicies},
 		),
 		hostapi.Checks("identity",
-			hostapi.Check{Name: "owner", Look: func(context.Context) (string, string, error) { return userName(d.owner), "", nil }},
-			hostapi.Check{Name: "agent", Look: d.checkIdentity},
+			hostapi.Check{Name: "owner", Look: func(context.Context) (string, string, error) { return userName(s.owner), "", nil }},
+			hostapi.Check{Name: "agent", Look: s.checkIdentity},
 		),
 		hostapi.Checks("state",
-			hostapi.Check{Name: "directory", Look: d.checkState, Optional: true},
-			hostapi.Check{Name: "anchors", Look: d.checkAnchors},
-			hostapi.Check{Name: "programs", Look: d.checkBinaries},
+			hostapi.Check{Name: "directory", Look: s.checkState, Optional: true},
+			hostapi.Check{Name: "anchors", Look: s.checkAnchors},
+			hostapi.Check{Name: "programs", Look: s.checkBinaries},
 		),
 	}})
 }
@@ -61,8 +63,8 @@ func userName(uid uint32) string {
 	return id
 }
 
-func (d *Daemon) checkPolicies(context.Context) (string, string, error) {
-	files, err := authority.Sources(d.settings().Policy.Dir)
+func (s *Session) checkPolicies(context.Context) (string, string, error) {
+	files, err := authority.Sources(s.settings().Policy.Dir)
 	if err != nil {
 		return "", "", err
 	}
@@ -73,18 +75,18 @@ func (d *Daemon) checkPolicies(context.Context) (string, string, error) {
 	return fmt.Sprintf("%d policies", len(set.Policies())), set.Revision(), nil
 }
 
-func (d *Daemon) checkIdentity(ctx context.Context) (value, detail string, err error) {
-	c := d.settings().Agent
+func (s *Session) checkIdentity(ctx context.Context) (value, detail string, err error) {
+	c := s.settings().Agent
 	value = c.ID
 	detail = "bound at its first run"
-	if !d.root {
+	if !s.root {
 		detail = fmt.Sprintf("runs as UID %d, the same user as you: bound at its first run", os.Geteuid())
 	}
-	err = d.withReader(ctx, func(r *statestore.Reader) error {
+	err = s.withReader(ctx, func(r *statestore.Reader) error {
 		bs, err := identity.List(ctx, r)
 		var parts []string
 		for _, b := range bs {
-			if b.Owner == d.owner && b.Agent == c.ID {
+			if b.Owner == s.owner && b.Agent == c.ID {
 				parts = append(parts, fmt.Sprintf("%s %d:%d", b.Role, b.UID, b.GID))
 			}
 		}
@@ -99,9 +101,9 @@ func (d *Daemon) checkIdentity(ctx context.Context) (value, detail string, err e
 	return value, detail, err
 }
 
-func (d *Daemon) checkState(ctx context.Context) (value, detail string, err error) {
-	value = d.settings().StateDir
-	err = d.withReader(ctx, func(r *statestore.Reader) error {
+func (s *Session) checkState(ctx context.Context) (value, detail string, err error) {
+	value = s.settings().StateDir
+	err = s.withReader(ctx, func(r *statestore.Reader) error {
 		_, size, err := r.Checkpoint(ctx)
 		detail = fmt.Sprintf("%d records, signed", size)
 		return err
@@ -111,8 +113,8 @@ func (d *Daemon) checkState(ctx context.Context) (value, detail string, err erro
 
 // checkAnchors says where checkpoints go besides the state directory. Without
 // one a cut tail can't be noticed by anybody who holds no checkpoint.
-func (d *Daemon) checkAnchors(context.Context) (string, string, error) {
-	as, err := d.anchors()
+func (s *Session) checkAnchors(context.Context) (string, string, error) {
+	as, err := s.anchors()
 	if err != nil {
 		return "", "", err
 	}
@@ -121,24 +123,29 @@ func (d *Daemon) checkAnchors(context.Context) (string, string, error) {
 			"nothing outside the state directory keeps checkpoints: a cut tail of the log would not be noticed")
 	}
 	var names []string
-	for _, a := range as {
+	for i, a := range as {
 		names = append(names, a.Name())
-		if err := a.Check(); err != nil {
-			return strings.Join(names, ", "), "", err
+		place := anchor.JournalSocket
+		if c := s.settings().Audit.Anchors[i]; c.Kind == "file" {
+			place = filepath.Dir(c.Path)
+		}
+		if _, err := os.Stat(place); err != nil {
+			return strings.Join(names, ", "), "", fault.Wrap(err, fault.Unavailable,
+				"set audit.anchors to what this host has: journald, or file:/PATH on another disk", "checkpoints can't be anchored at %s", a.Name())
 		}
 	}
 	return strings.Join(names, ", "), "", nil
 }
 
-func (d *Daemon) checkBinaries(context.Context) (string, string, error) {
+func (s *Session) checkBinaries(context.Context) (string, string, error) {
 	var names []string
 	for _, n := range []string{"agentos-loop", "agentos-shim", "agentos-tool"} {
-		f, err := spawn.OpenBinary(d.binary(n))
+		f, err := spawn.OpenBinary(s.binary(n))
 		if err != nil {
-			return d.dir, "", err
+			return s.cfg.Binaries, "", err
 		}
 		_ = f.Close()
 		names = append(names, n)
 	}
-	return d.dir, strings.Join(names, ", "), nil
+	return s.cfg.Binaries, strings.Join(names, ", "), nil
 }

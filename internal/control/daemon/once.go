@@ -25,6 +25,7 @@ import (
 	"agentos/internal/control/statestore"
 	"agentos/internal/control/supervisor"
 	"agentos/internal/execution/tool"
+	"agentos/internal/execution/toolproc"
 	"agentos/internal/host/probe"
 	"agentos/internal/host/procstatus"
 	"agentos/internal/host/spawn"
@@ -35,7 +36,7 @@ import (
 )
 
 // agents serves AgentService.
-type agents struct{ d *Daemon }
+type agents struct{ s *Session }
 
 // Once runs the configured agent on one goal.
 func (a agents) Once(ctx context.Context, req *connect.Request[pb.OnceRequest], stream *connect.ServerStream[pb.RunEvent]) error {
@@ -51,57 +52,57 @@ func (a agents) Once(ctx context.Context, req *connect.Request[pb.OnceRequest], 
 			cancel()
 		}
 	}
-	return apierr.ToConnect(a.d.withStore(ctx, func(s *statestore.Store) error { return a.d.once(ctx, s, goal, emit) }))
+	st, err := a.s.open(ctx)
+	if err == nil {
+		err = a.s.once(ctx, st, goal, emit)
+	}
+	return apierr.ToConnect(err)
 }
 
 // once puts a run's parts together and runs it.
-func (d *Daemon) once(ctx context.Context, s *statestore.Store, goal string, emit supervisor.Emit) error {
-	c := d.settings()
-	choice, err := backend.Choose(c, d.owner)
+func (s *Session) once(ctx context.Context, state *openState, goal string, emit supervisor.Emit) error {
+	c := s.settings()
+	choice, err := backend.Choose(c, s.owner)
 	if err != nil {
 		return err
 	}
-	st, err := s.Budget(ctx)
+	auth, err := s.authority(state.store, state.ledger, choice)
 	if err != nil {
 		return err
 	}
-	auth, err := d.authority(s, st, choice)
+	anchors, err := s.anchors()
 	if err != nil {
 		return err
 	}
-	anchors, err := d.anchors()
+	ids, err := s.identities(ctx, state.store)
 	if err != nil {
 		return err
 	}
-	ids, err := d.identities(ctx, s)
-	if err != nil {
-		return err
-	}
-	bins, err := d.binaries()
+	bins, err := s.binaries()
 	if err != nil {
 		return err
 	}
 	defer bins.close()
-	groups, err := toolGroups(auth)
+	toolAs, err := toolIdentities(auth, ids[principal.Tool])
 	if err != nil {
 		return err
 	}
 	sup := supervisor.New(supervisor.Config{
-		Agent: c.Agent.ID, Owner: d.owner, Identities: ids, Root: d.root,
+		Agent: c.Agent.ID, Owner: s.owner, Identities: ids, Root: s.root,
 		Hello: gatewire.Hello{
 			Tools: toolInfos(auth), Backend: choice.Name, Model: c.Model.Name, Stream: c.Model.Stream,
 			MaxOutput: c.Agent.Limits.OutputTokens, TimeoutMS: int(c.Model.Timeout.Milliseconds()),
 		},
-		BackendWhy: choice.Why, Replay: choice.Script, ToolGroups: groups, Grants: auth.RunGrants(), Budget: auth.RunLimits(),
-		Policy: auth.Policies.Revision(), System: systemPrompt, Strength: probe.Strength(d.root).Lines(),
+		BackendWhy: choice.Why, Replay: choice.Script, ToolAs: toolAs, Grants: auth.RunGrants(), Budget: auth.RunLimits(),
+		Policy: auth.Policies.Revision(), System: systemPrompt, Strength: probe.Strength(s.root).Lines(),
 		Limits: runspec.Limits{
 			Iterations: c.Agent.Limits.Iterations, ToolCalls: c.Agent.Limits.ToolCalls, ElapsedMS: int(c.Agent.Limits.Elapsed.Milliseconds()),
 			OutputTokens: c.Agent.Limits.OutputTokens, TotalTokens: c.Agent.Limits.TotalTokens, Parallel: c.Agent.Limits.Workers,
 		},
 	}, supervisor.Deps{
-		Gate: auth.Gate, Grants: auth.Grants, Limits: auth.Ledger, Journal: s, Tools: auth.Registry, Connect: choice.Connect,
-		Status: procstatus.Read, Seal: func(ctx context.Context) supervisor.Seal { return d.seal(ctx, s, anchors) },
-		Binaries: bins.Binaries, NewID: newID, Now: d.now,
+		Gate: auth.Gate, Grants: auth.Grants, Limits: auth.Ledger, Journal: state.store, Tools: auth.Registry, Connect: choice.Connect,
+		Status: procstatus.Read, Seal: func(ctx context.Context) supervisor.Seal { return seal(ctx, state.store, anchors) },
+		Binaries: bins.Binaries, NewID: newID, Now: s.now,
 	})
 	end, err := sup.Run(ctx, goal, emit)
 	if err == nil && endreason.Reason(end.GetReason()) == endreason.Cancelled && ctx.Err() != nil {
@@ -124,32 +125,52 @@ func toolInfos(a *authority.Authority) []gatewire.ToolInfo {
 	return out
 }
 
-// toolGroups resolves the supplementary groups that tools' processes need. A
-// group that this host doesn't have is left out: the tool then reports what it
-// can't read.
-func toolGroups(a *authority.Authority) (map[string][]uint32, error) {
-	out := map[string][]uint32{}
+// toolIdentities says who each tool's process runs as when it is started by
+// root: the tool role's own identity with the groups that it needs, or an
+// account. What this host doesn't have is left out: the tool then reports what
+// it can't read.
+func toolIdentities(a *authority.Authority, role principal.Binding) (map[string]toolproc.Identity, error) {
+	out := map[string]toolproc.Identity{}
 	for _, t := range a.Offered {
+		id := toolproc.Identity{UID: role.UID, GID: role.GID}
+		if u, err := user.Lookup(t.Account); t.Account != "" && err == nil {
+			if id.UID, err = number(u.Uid); err == nil {
+				id.GID, err = number(u.Gid)
+			}
+			if err != nil {
+				return nil, fault.Wrap(err, fault.Denied, "correct the user database", "use account %q", t.Account)
+			}
+		}
 		for _, name := range t.Groups {
 			g, err := user.LookupGroup(name)
 			if err != nil {
 				continue
 			}
-			id, err := strconv.ParseUint(g.Gid, 10, 32)
-			if err != nil || id == 0 {
-				return nil, fault.New(fault.Denied, "correct the group database", "group %q has GID %q, which no tool may have", name, g.Gid)
+			n, err := number(g.Gid)
+			if err != nil {
+				return nil, fault.Wrap(err, fault.Denied, "correct the group database", "use group %q", name)
 			}
-			out[t.Name] = append(out[t.Name], uint32(id))
+			id.Groups = append(id.Groups, n)
 		}
+		out[t.Name] = id
 	}
 	return out, nil
 }
 
+// number reads a UID or GID that a tool may have: never 0.
+func number(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err == nil && n == 0 {
+		err = errors.New("its ID is 0")
+	}
+	return uint32(n), err
+}
+
 // identities binds or finds the run's Linux identities (OSA-02).
-func (d *Daemon) identities(ctx context.Context, s *statestore.Store) (map[principal.Role]principal.Binding, error) {
-	c := d.settings().Agent
+func (s *Session) identities(ctx context.Context, st *statestore.Store) (map[principal.Role]principal.Binding, error) {
+	c := s.settings().Agent
 	w := principal.Want{
-		Agent: c.ID, Owner: d.owner, At: d.now(),
+		Agent: c.ID, Owner: s.owner, At: s.now(),
 		Self: principal.Credentials{UID: uint32(os.Getuid()), EUID: uint32(os.Geteuid()), GID: uint32(os.Getgid()), EGID: uint32(os.Getegid())},
 	}
 	if c.UID != nil {
@@ -158,7 +179,7 @@ func (d *Daemon) identities(ctx context.Context, s *statestore.Store) (map[princ
 	if c.GID != nil {
 		w.GID = *c.GID
 	}
-	return principal.Resolve(ctx, identity.Store{S: s}, w, principal.Reserved)
+	return principal.Resolve(ctx, identity.Store{S: st}, w, principal.Reserved)
 }
 
 // opened are the sister binaries of one request.
@@ -192,7 +213,7 @@ func (d *Daemon) binaries() (*opened, error) {
 const maxSelfVerify = 200_000
 
 // seal sends the newest checkpoint to the anchors and verifies the log.
-func (d *Daemon) seal(ctx context.Context, s *statestore.Store, anchors []anchor.Anchor) supervisor.Seal {
+func seal(ctx context.Context, s *statestore.Store, anchors []anchor.Anchor) supervisor.Seal {
 	var out supervisor.Seal
 	note, size, err := s.Checkpoint(ctx)
 	if err != nil {
@@ -224,10 +245,10 @@ func (d *Daemon) seal(ctx context.Context, s *statestore.Store, anchors []anchor
 // List shows the caller's agents.
 func (a agents) List(ctx context.Context, _ *connect.Request[pb.ListAgentsRequest]) (*connect.Response[pb.ListAgentsResponse], error) {
 	out := &pb.ListAgentsResponse{}
-	err := a.d.withReader(ctx, func(r *statestore.Reader) error {
+	err := a.s.withReader(ctx, func(r *statestore.Reader) error {
 		bs, err := identity.List(ctx, r)
 		for _, b := range bs {
-			if b.Owner == a.d.owner && b.Role == principal.Agent {
+			if b.Owner == a.s.owner && b.Role == principal.Agent {
 				out.Agents = append(out.Agents, &pb.Agent{Id: b.Agent, OwnerUid: b.Owner, Uid: b.UID, Gid: b.GID, BoundAt: timestamppb.New(b.At)})
 			}
 		}

@@ -9,9 +9,13 @@ import (
 	"agentos/internal/trusted/policy"
 )
 
+func (r *run) notice(text string) {
+	r.emit(&pb.RunEvent{Event: &pb.RunEvent_Notice{Notice: &pb.Notice{Text: clip(text, 2048)}}})
+}
+
 func (r *run) proposed(c *call.Call) {
 	r.emit(&pb.RunEvent{Event: &pb.RunEvent_Proposed{Proposed: &pb.CallProposed{
-		Call: c.ID, Action: string(c.Action), Resource: c.Resource, Args: clip(string(c.Args), 1024),
+		Call: c.ID, Action: string(c.Action), Resource: clip(c.Resource, maxName), Args: clip(string(c.Args), 1024),
 	}}})
 }
 
@@ -26,13 +30,13 @@ func (r *run) denied(c *call.Call, d *gate.Denial) {
 	r.totals.Denied++
 	r.mu.Unlock()
 	r.emit(&pb.RunEvent{Event: &pb.RunEvent_Decided{Decided: &pb.CallDecided{
-		Call: c.ID, Stage: string(d.Stage), Reason: d.Reason, Next: d.Next, Rules: rules(d.Rules),
+		Call: c.ID, Stage: string(d.Stage), Reason: clip(d.Reason, 2048), Next: clip(d.Next, 1024), Rules: rules(d.Rules),
 	}}})
 }
 
 func (r *run) ended(c *call.Call, res *gate.Result) {
 	e := &pb.CallEnded{
-		Call: c.ID, Action: string(c.Action), Resource: c.Resource, Status: string(res.Outcome.Status), Reason: res.Outcome.Reason,
+		Call: c.ID, Action: string(c.Action), Resource: clip(c.Resource, maxName), Status: string(res.Outcome.Status), Reason: clip(res.Outcome.Reason, 2048),
 		DurationUs: res.Took.Microseconds(), ResultBytes: uint64(len(res.Outcome.Result)),
 	}
 	e.InputTokens, _ = res.Outcome.Facts["input_tokens"].(int64)

@@ -24,7 +24,6 @@ const abortGrace = 2 * time.Second
 // modelCall passes one model call through the gate; its effect is carried out
 // by the shim, with the connection that it is handed.
 func (r *run) modelCall(ctx context.Context, m gatewire.Model, p *proposal, request []byte) {
-	defer r.forget(m.ID)
 	args, err := canon.Marshal(registry.ModelArgs{
 		Context: canon.Digest(request), Bytes: len(request), MaxOutput: m.MaxOutput, Model: r.s.cfg.Hello.Model, Stream: m.Stream,
 	})
@@ -55,6 +54,9 @@ func (r *run) generate(ctx context.Context, m gatewire.Model, p *proposal, permi
 		defer f.Close()
 		files = append(files, f)
 	}
+	r.mu.Lock()
+	p.begun = true
+	r.mu.Unlock()
 	b, err := gatewire.EncodeDown(gatewire.Down{Begin: &gatewire.Begin{ID: m.ID, Call: permit.Call.ID}}, nil)
 	if err == nil {
 		err = r.parts.wire.Write(b, files...)
@@ -67,7 +69,11 @@ func (r *run) generate(ctx context.Context, m gatewire.Model, p *proposal, permi
 		return modelOutcome(d, permit, size)
 	case <-ctx.Done():
 	case <-r.parts.wireDone:
+	}
+	select {
+	case <-r.parts.wireDone: // also when that is what ended ctx
 		return gate.Outcome{Status: call.Error, Reason: "crashed: the shim ended during the call", Used: permit.Target.Upper}
+	default:
 	}
 	why := call.Cancelled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -96,7 +102,7 @@ var free = map[string]bool{"unavailable": true, "rejected": true, "context_excee
 func modelOutcome(d modelDone, p *gate.Permit, size int) gate.Outcome {
 	used := budget.Amount{budget.ModelCall: 1}
 	metered := p.Target.Upper[budget.Tokens] > 0
-	tokens := max(d.InputTokens, 0) + max(d.OutputTokens, 0)
+	tokens := d.InputTokens + d.OutputTokens
 	switch {
 	case !metered:
 	case d.Status == "ok" && tokens == 0:

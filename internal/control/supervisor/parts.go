@@ -32,6 +32,7 @@ type parts struct {
 	loopErr  *tail
 	report   chan loopReport // capacity 1
 	wireDone chan struct{}   // closed when no more messages will come
+	reading  bool            // somebody will close wireDone
 	ready    gatewire.Ready
 }
 
@@ -42,19 +43,20 @@ type loopReport struct {
 }
 
 // startParts brings up the shim, then the loop; each is checked before it is
-// told anything. life bounds the processes, setup the time to start them.
-func (r *run) startParts(life, setup context.Context) error {
+// told anything. setup bounds the time to start them, live their proposals; the
+// processes end by parts.end.
+func (r *run) startParts(live, setup context.Context) error {
 	r.parts = &parts{report: make(chan loopReport, 1), wireDone: make(chan struct{})}
-	if err := r.startShim(life, setup); err != nil {
+	if err := r.startShim(setup); err != nil {
 		return fmt.Errorf("start shim: %w", err)
 	}
-	if err := r.startLoop(life, setup); err != nil {
+	if err := r.startLoop(live, setup); err != nil {
 		return fmt.Errorf("start loop: %w", err)
 	}
 	return nil
 }
 
-func (r *run) startShim(life, setup context.Context) error {
+func (r *run) startShim(setup context.Context) error {
 	p := r.parts
 	ours, theirs, err := fdframe.Pair()
 	if err != nil {
@@ -66,7 +68,7 @@ func (r *run) startShim(life, setup context.Context) error {
 		return err
 	}
 	p.wire = fdframe.New(c, gatewire.MaxMessage)
-	p.shim, p.shimErr, err = r.spawn(life, principal.Shim, r.s.deps.Binaries.Shim, "agentos-shim", theirs, nil)
+	p.shim, p.shimErr, err = r.spawn(setup, principal.Shim, r.s.deps.Binaries.Shim, "agentos-shim", theirs, nil)
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func (r *run) startShim(life, setup context.Context) error {
 
 // startLoop makes the loop's two connections, gives the far ends to the shim
 // and, when the loop is locked, tells it its goal.
-func (r *run) startLoop(life, setup context.Context) error {
+func (r *run) startLoop(live, setup context.Context) error {
 	var pairs [3][2]*os.File // MCP, model, control; ours and the loop's
 	var out [2]*os.File
 	defer func() {
@@ -113,17 +115,21 @@ func (r *run) startLoop(life, setup context.Context) error {
 	}
 	out = [2]*os.File{rd, wr}
 	p := r.parts
-	p.loop, p.loopErr, err = r.spawnLoop(life, pairs[2][1], wr, []*os.File{pairs[0][1], pairs[1][1]})
+	p.loop, p.loopErr, err = r.spawnLoop(setup, pairs[2][1], wr, []*os.File{pairs[0][1], pairs[1][1]})
 	if err != nil {
 		return err
 	}
 	for _, f := range []*os.File{pairs[0][1], pairs[1][1], pairs[2][1], wr} {
 		_ = f.Close()
 	}
-	if err := r.hello(pairs[0][0], pairs[1][0], rd); err != nil {
-		return err
+	stop := context.AfterFunc(setup, func() { _ = p.shim.Kill() })
+	err = r.hello(pairs[0][0], pairs[1][0], rd)
+	stop()
+	if err != nil {
+		return p.died(err, p.shim, p.shimErr)
 	}
-	go r.readWire(life)
+	p.reading = true
+	go r.readWire(live)
 	return r.instruct(setup, pairs[2][0])
 }
 
@@ -155,9 +161,9 @@ func (r *run) instruct(setup context.Context, control *os.File) error {
 		return err
 	}
 	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(readyTimeout))
 	stop := context.AfterFunc(setup, func() { _ = c.SetDeadline(time.Now()) })
 	defer stop()
-	_ = c.SetDeadline(time.Now().Add(readyTimeout))
 	line := make([]byte, len(runspec.Ready))
 	if _, err := io.ReadFull(c, line); err != nil || string(line) != runspec.Ready {
 		return r.parts.died(errors.Join(errors.New("did not confine itself"), err), r.parts.loop, r.parts.loopErr)
@@ -187,22 +193,26 @@ func closeWrite(c *net.UnixConn) error {
 // checkPart compares what the kernel says of a process with its binding and
 // with the locks that every part must have (OSA-02). Spec: INV-13.
 func (r *run) checkPart(pid int, role principal.Role) error {
+	if err := r.checkIdentity(pid, r.s.cfg.Identities[role]); err != nil {
+		return err
+	}
 	st, err := r.s.deps.Status(pid)
 	if err != nil {
 		return fault.Wrap(err, fault.Denied, "run `agentos doctor`", "check the %s's process", role)
-	}
-	b := r.s.cfg.Identities[role]
-	if err := principal.Verify(b, principal.Credentials{UID: st.UID, EUID: st.EUID, GID: st.GID, EGID: st.EGID}); err != nil {
-		return err
-	}
-	if role == principal.Tool { // confines itself when it knows its arguments
-		return nil
 	}
 	if !st.NoNewPrivs || st.Seccomp != 2 || st.CapEff != 0 || st.CapPrm != 0 {
 		return fault.New(fault.Denied, "run `agentos doctor`; the run was not started",
 			"the %s's process is not locked: no_new_privs %v, seccomp mode %d, capabilities %x/%x", role, st.NoNewPrivs, st.Seccomp, st.CapEff, st.CapPrm)
 	}
 	return nil
+}
+
+func (r *run) checkIdentity(pid int, b principal.Binding) error {
+	st, err := r.s.deps.Status(pid)
+	if err != nil {
+		return fault.Wrap(err, fault.Denied, "run `agentos doctor`", "check the %s's process", b.Role)
+	}
+	return principal.Verify(b, principal.Credentials{UID: st.UID, EUID: st.EUID, GID: st.GID, EGID: st.EGID})
 }
 
 func (r *run) spawn(ctx context.Context, role principal.Role, bin *os.File, name string, stdin, stdout *os.File, files ...*os.File) (*spawn.Process, *tail, error) {
@@ -216,13 +226,17 @@ func (r *run) spawn(ctx context.Context, role principal.Role, bin *os.File, name
 		id := r.s.cfg.Identities[role]
 		spec.UID, spec.GID = id.UID, id.GID
 	}
-	p, err := spawn.Start(ctx, spec)
+	if err := ctx.Err(); err != nil {
+		_ = er.Close()
+		return nil, nil, err
+	}
+	p, err := spawn.Start(context.WithoutCancel(ctx), spec)
 	if err != nil {
 		_ = er.Close()
 		return nil, nil, err
 	}
-	t := newTail()
-	go t.read(er)
+	t := newTail(er)
+	go t.read()
 	return p, t, nil
 }
 
@@ -233,8 +247,12 @@ func (r *run) spawnLoop(ctx context.Context, control, out *os.File, files []*os.
 // facts go into the record of agent.start.
 func (p *parts) facts() map[string]any {
 	f := map[string]any{"loop_pid": p.loop.PID(), "shim_pid": p.shim.PID(), "landlock_abi": p.ready.LandlockABI}
-	if len(p.ready.NotEnforced) > 0 {
-		f["not_enforced"] = p.ready.NotEnforced
+	var weak []string
+	for _, s := range p.ready.NotEnforced[:min(len(p.ready.NotEnforced), 32)] {
+		weak = append(weak, clip(s, 256)) // it goes into a record of bounded size
+	}
+	if len(weak) > 0 {
+		f["not_enforced"] = weak
 	}
 	return f
 }
@@ -249,8 +267,20 @@ func (p *parts) died(err error, proc *spawn.Process, said *tail) error {
 func (p *parts) shimText() string { return p.shimErr.text() }
 func (p *parts) loopText() string { return p.loopErr.text() }
 
+func (p *parts) shimGone() bool {
+	select {
+	case <-p.shim.Done():
+		return true
+	case <-p.wireDone:
+		return true
+	default:
+		return false
+	}
+}
+
 // end takes every part down: first the loop, then the wire, which ends the
-// shim. Safe on parts that never started.
+// shim. Nothing reads or is heard when it returns. Safe on parts that never
+// started.
 func (p *parts) end() {
 	if p == nil {
 		return
@@ -270,24 +300,30 @@ func (p *parts) end() {
 			<-p.shim.Done()
 		}
 	}
+	if p.reading {
+		<-p.wireDone
+	}
+	p.shimErr.close()
+	p.loopErr.close()
 }
 
 // tail keeps the last words of a process for an error message.
 type tail struct {
+	f    *os.File
 	done chan struct{}
 	buf  []byte
 }
 
 const maxTail = 2 << 10 // bytes
 
-func newTail() *tail { return &tail{done: make(chan struct{})} }
+func newTail(f *os.File) *tail { return &tail{f: f, done: make(chan struct{})} }
 
-func (t *tail) read(f *os.File) {
+func (t *tail) read() {
 	defer close(t.done)
-	defer f.Close()
+	defer t.f.Close()
 	b := make([]byte, 4<<10)
 	for {
-		n, err := f.Read(b)
+		n, err := t.f.Read(b)
 		t.buf = append(t.buf, b[:n]...)
 		if over := len(t.buf) - maxTail; over > 0 {
 			t.buf = t.buf[over:]
@@ -296,6 +332,15 @@ func (t *tail) read(f *os.File) {
 			return
 		}
 	}
+}
+
+// close ends the reading, whoever still holds the other end.
+func (t *tail) close() {
+	if t == nil {
+		return
+	}
+	_ = t.f.Close()
+	<-t.done
 }
 
 // text is what was said, once the process is gone.

@@ -5,6 +5,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"agentos/internal/trusted/audit"
 	"agentos/internal/trusted/call"
@@ -78,7 +79,6 @@ func (r *run) state(state, reason string) gate.RunState {
 func (r *run) note(res *gate.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lastSeq = max(r.lastSeq, res.Seq)
 	switch res.Permit.Call.Action {
 	case call.ToolCall:
 		r.totals.ToolCalls++
@@ -87,9 +87,11 @@ func (r *run) note(res *gate.Result) {
 	}
 }
 
+// clip bounds text from outside to about n bytes of valid UTF-8. A message with
+// other bytes in it can't be encoded, and would be lost with all that it says.
 func clip(s string, n int) string {
 	if len(s) > n {
-		return s[:n]
+		s = s[:n]
 	}
-	return s
+	return strings.ToValidUTF8(s, "\uFFFD")
 }

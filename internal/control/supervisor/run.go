@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,9 @@ const (
 	partGrace = 500 * time.Millisecond // for a part that was asked to end
 )
 
+// maxDetail bounds why a run ended, in bytes.
+const maxDetail = 1 << 10
+
 // run is one run under way.
 type run struct {
 	s     *Supervisor
@@ -40,7 +44,6 @@ type run struct {
 	mu        sync.Mutex
 	totals    pb.Totals
 	firstSeq  uint64
-	lastSeq   uint64
 	proposals map[uint64]*proposal
 
 	calls sync.WaitGroup // proposals under way
@@ -80,17 +83,18 @@ func (r *run) live(ctx context.Context) ending {
 	elapsed := time.Duration(r.s.cfg.Limits.ElapsedMS) * time.Millisecond
 	ctx, cancel := context.WithTimeoutCause(ctx, elapsed+loopGrace, errElapsed)
 	defer cancel()
-	if err := r.authorise(); err != nil {
-		return failed(err)
-	}
 	// Stopping comes before revoking: a call that was admitted finds the door
-	// closed, whatever it holds.
+	// closed, whatever it holds. Processes end after both, and by nothing else:
+	// one that ended by itself can be told from one that was stopped.
 	defer func() {
 		r.s.deps.Gate.StopRun(r.id)
 		r.s.deps.Grants.RevokeRun(r.id)
 		r.parts.end()
 		r.calls.Wait()
 	}()
+	if err := r.authorise(); err != nil {
+		return failed(err)
+	}
 	if err := r.start(ctx); err != nil {
 		return failed(err)
 	}
@@ -124,10 +128,19 @@ func (r *run) start(ctx context.Context) error {
 	}
 	var startErr error
 	res, err := r.s.deps.Gate.Do(ctx, c, nil, func(effect context.Context, _ *gate.Permit) gate.Outcome {
-		if startErr = r.startParts(ctx, effect); startErr != nil {
-			return gate.Outcome{Status: call.Error, Reason: startErr.Error()}
+		if startErr = r.startParts(ctx, effect); startErr == nil {
+			return gate.Outcome{Status: call.OK, Facts: r.parts.facts()}
 		}
-		return gate.Outcome{Status: call.OK, Facts: r.parts.facts()}
+		st := call.Error
+		switch { // why the parts went away
+		case errors.Is(context.Cause(ctx), errElapsed):
+			st, startErr = call.Cancelled, fmt.Errorf("%w: %w", errElapsed, startErr)
+		case ctx.Err() != nil:
+			st, startErr = call.Cancelled, fmt.Errorf("%w: %w", context.Canceled, startErr)
+		case effect.Err() != nil:
+			st, startErr = call.Timeout, fmt.Errorf("not ready in time: %w", startErr)
+		}
+		return gate.Outcome{Status: st, Reason: startErr.Error()}
 	})
 	if err != nil {
 		return err
@@ -149,6 +162,8 @@ func failed(err error) ending {
 	switch {
 	case errors.As(err, &d):
 		e.reason, e.next = endreason.Refused, d.Next
+	case errors.Is(err, errElapsed):
+		e.reason = endreason.LimitElapsed
 	case errors.Is(err, context.Canceled), fault.KindOf(err) == fault.Cancelled:
 		e.reason = endreason.Cancelled
 	case fault.KindOf(err) == fault.Denied:
@@ -163,7 +178,9 @@ func (r *run) attend(ctx context.Context) ending {
 	select {
 	case <-p.loop.Done():
 	case <-p.shim.Done():
-		return ending{reason: endreason.Crashed, detail: "the run's shim ended: " + p.shimText(), next: "run `agentos doctor`"}
+		return r.shimEnded()
+	case <-p.wireDone: // a shim that nobody hears
+		return r.shimEnded()
 	case <-ctx.Done():
 		if errors.Is(context.Cause(ctx), errElapsed) {
 			return ending{reason: endreason.LimitElapsed, detail: fmt.Sprintf("the loop did not end within %d ms", r.s.cfg.Limits.ElapsedMS)}
@@ -172,19 +189,26 @@ func (r *run) attend(ctx context.Context) ending {
 	}
 	exit, err := p.loop.Wait(context.Background())
 	if err != nil || exit.Signal != 0 {
-		return ending{reason: endreason.Crashed, detail: fmt.Sprintf("the loop was ended by signal %d: %s", exit.Signal, p.loopText())}
+		return ending{reason: endreason.Crashed, detail: fmt.Sprintf("the loop was ended by signal %d%s", exit.Signal, p.loopText())}
 	}
 	e := ending{reason: endreason.FromExitCode(exit.Code)}
+	if e.reason != endreason.Completed && p.shimGone() {
+		return r.shimEnded() // the loop's end is what followed from it
+	}
 	// The reason is the exit code, which the kernel reports; words are the loop's.
 	select {
 	case said := <-p.report:
-		e.detail, e.report = said.end.Detail, said.text
+		e.detail, e.report = clip(said.end.Detail, maxDetail), said.text
 	case <-time.After(partGrace):
 	}
 	if e.reason == endreason.Crashed || e.reason == endreason.Internal {
 		e.detail += p.loopText()
 	}
 	return e
+}
+
+func (r *run) shimEnded() ending {
+	return ending{reason: endreason.Crashed, detail: "the run's shim ended" + r.parts.shimText(), next: "run `agentos doctor`"}
 }
 
 // close writes the last record, seals the log and reports.
@@ -208,7 +232,7 @@ func (r *run) close(ctx context.Context, e ending) (*pb.Ended, error) {
 	}
 	rc, err := r.s.deps.Journal.Commit(ctx, gate.Tx{
 		Entries: []audit.Entry{r.entry(audit.KindRunEnd, endBody{
-			Reason: string(e.reason), Detail: clip(e.detail, 1024), Iterations: totals.Iterations, ToolCalls: totals.ToolCalls,
+			Reason: string(e.reason), Detail: clip(e.detail, maxDetail), Iterations: totals.Iterations, ToolCalls: totals.ToolCalls,
 			Denied: totals.Denied, InputTokens: totals.InputTokens, OutputTokens: totals.OutputTokens, ElapsedMS: totals.ElapsedMs,
 		}, payloads)},
 		Runs: []gate.RunState{r.state(state, string(e.reason))},
@@ -218,10 +242,10 @@ func (r *run) close(ctx context.Context, e ending) (*pb.Ended, error) {
 	}
 	seal := r.s.deps.Seal(ctx)
 	for _, n := range seal.Notices {
-		r.emit(&pb.RunEvent{Event: &pb.RunEvent_Notice{Notice: &pb.Notice{Text: n}}})
+		r.notice(n)
 	}
 	end := &pb.Ended{
-		Reason: string(e.reason), Detail: e.detail, Next: e.next, Report: e.report, Totals: totals,
+		Reason: string(e.reason), Detail: clip(e.detail, maxDetail), Next: e.next, Report: strings.ToValidUTF8(e.report, "\uFFFD"), Totals: totals,
 		AuditFirst: r.firstSeq, AuditLast: rc.FirstSeq, Checkpoint: seal.Checkpoint, Verified: seal.Verified,
 		ExitCode: int32(e.reason.ExitCode()),
 	}

@@ -23,6 +23,7 @@ import (
 	"agentos/internal/api/gatewire"
 	"agentos/internal/api/runspec"
 	"agentos/internal/execution/tool"
+	"agentos/internal/execution/toolproc"
 	"agentos/internal/host/procstatus"
 	"agentos/internal/trusted/audit"
 	"agentos/internal/trusted/budget"
@@ -84,10 +85,10 @@ type Config struct {
 	Root       bool // parts run under identities of their own
 	Hello      gatewire.Hello
 	BackendWhy string
-	Replay     func() (*os.File, error) // opens the replay script; nil without one
-	ToolGroups map[string][]uint32      // supplementary groups a tool's process needs
-	Grants     []capability.Grant       // ID and Run are filled in
-	Policy     string                   // revision, for the record
+	Replay     func() (*os.File, error)     // opens the replay script; nil without one
+	ToolAs     map[string]toolproc.Identity // who each tool's process runs as, when Root
+	Grants     []capability.Grant           // ID and Run are filled in
+	Policy     string                       // revision, for the record
 	Limits     runspec.Limits
 	System     string
 	Strength   []string

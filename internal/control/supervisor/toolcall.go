@@ -21,7 +21,6 @@ func (r *run) subject() call.Subject {
 
 // toolCall passes one tool call through the gate.
 func (r *run) toolCall(ctx context.Context, m gatewire.Tool, args []byte) {
-	defer r.forget(m.ID)
 	d, _ := r.s.deps.Tools.Tool(m.Name)
 	c, err := r.toolProposal(m.Name, args, d.MaxArgs)
 	r.proposed(&c)
@@ -32,19 +31,37 @@ func (r *run) toolCall(ctx context.Context, m gatewire.Tool, args []byte) {
 	}
 	res, err := r.s.deps.Gate.Do(ctx, c, nil, func(ctx context.Context, permit *gate.Permit) gate.Outcome {
 		r.admitted(permit)
-		id := toolproc.Identity{}
-		if r.s.cfg.Root {
-			b := r.s.cfg.Identities[principal.Tool]
-			id = toolproc.Identity{UID: b.UID, GID: b.GID, Groups: r.s.cfg.ToolGroups[m.Name]}
-		}
-		out, err := toolproc.Run(ctx, r.s.deps.Binaries.Tool, d, c.Args, id, func(pid int) error { return r.checkPart(pid, principal.Tool) })
+		as, id := r.toolIdentity(m.Name)
+		out, err := toolproc.Run(ctx, r.s.deps.Binaries.Tool, d, c.Args, as, func(pid int) error { return r.checkIdentity(pid, id) })
 		return toolOutcome(out, err)
 	})
 	r.answer(m.ID, &c, res, err)
 }
 
+// maxName bounds the name of a tool in bytes; a longer one names no tool.
+const maxName = 128
+
+// toolIdentity is who a tool's process is started as, and the binding that it is
+// held against before it gets its arguments. It confines itself when it knows
+// them.
+func (r *run) toolIdentity(name string) (toolproc.Identity, principal.Binding) {
+	b := r.s.cfg.Identities[principal.Tool]
+	if !r.s.cfg.Root {
+		return toolproc.Identity{}, b
+	}
+	as, ok := r.s.cfg.ToolAs[name]
+	if !ok {
+		as = toolproc.Identity{UID: b.UID, GID: b.GID}
+	}
+	b.UID, b.GID = as.UID, as.GID
+	return as, b
+}
+
 // toolProposal makes the call. Arguments over the tool's limit are not parsed.
 func (r *run) toolProposal(name string, args []byte, limit int) (call.Call, error) {
+	if len(name) > maxName {
+		name = clip(name, maxName) + "…"
+	}
 	id, now := r.s.deps.NewID("call"), r.s.deps.Now()
 	bad := func(err error) (call.Call, error) {
 		// A call with no arguments stands for what can't be written down; the

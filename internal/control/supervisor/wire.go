@@ -9,6 +9,7 @@ import (
 
 	pb "agentos/internal/api/agentosv1"
 	"agentos/internal/api/gatewire"
+	"agentos/internal/api/runspec"
 	"agentos/internal/trusted/budget"
 	"agentos/internal/trusted/call"
 	"agentos/internal/trusted/gate"
@@ -17,9 +18,13 @@ import (
 // maxProposals bounds what a shim may have open at once.
 const maxProposals = 64
 
+// maxTokens is more than one model call can have used.
+const maxTokens = 1 << 40
+
 // proposal is one call of the shim that is not answered yet.
 type proposal struct {
 	cancel context.CancelFunc
+	begun  bool           // a model call that the shim was told to make; guarded by run.mu
 	done   chan modelDone // capacity 1: a model call's report
 }
 
@@ -31,7 +36,7 @@ type modelDone struct {
 // readWire takes the shim's messages until the wire closes. A shim that breaks
 // the protocol loses its wire, and with it the run.
 func (r *run) readWire(ctx context.Context) {
-	defer close(r.parts.wireDone)
+	defer r.wireEnded()
 	for {
 		b, files, err := r.parts.wire.Read()
 		for _, f := range files {
@@ -45,11 +50,17 @@ func (r *run) readWire(ctx context.Context) {
 			err = r.handle(ctx, m, blob)
 		}
 		if err != nil {
-			r.emit(&pb.RunEvent{Event: &pb.RunEvent_Notice{Notice: &pb.Notice{Text: "the shim broke the protocol: " + err.Error()}}})
+			r.notice("the shim broke the protocol: " + err.Error())
 			_ = r.parts.shim.Kill()
 			break
 		}
 	}
+}
+
+// wireEnded gives up what the shim has open. That the wire is gone is told
+// first: it is the reason.
+func (r *run) wireEnded() {
+	close(r.parts.wireDone)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.proposals {
@@ -76,6 +87,9 @@ func (r *run) handle(ctx context.Context, m gatewire.Up, blob []byte) error {
 		r.emit(&pb.RunEvent{Event: &pb.RunEvent_Text{Text: &pb.TextDelta{Text: m.Text.Text}}})
 		return nil
 	case m.LoopEnd != nil:
+		if len(blob) > runspec.MaxReport {
+			return fmt.Errorf("report of %d bytes, limit %d", len(blob), runspec.MaxReport)
+		}
 		select {
 		case r.parts.report <- loopReport{*m.LoopEnd, string(blob)}:
 			return nil
@@ -119,6 +133,11 @@ func (r *run) modelEnded(d modelDone) error {
 	if !ok {
 		return nil // the gate gave up waiting for it
 	}
+	if !p.begun {
+		return fmt.Errorf("proposal %d: a model call's end without its begin", d.ID)
+	}
+	// Figures of a remote server, once: they are recorded and they are debited.
+	d.InputTokens, d.OutputTokens = min(max(d.InputTokens, 0), maxTokens), min(max(d.OutputTokens, 0), maxTokens)
 	select {
 	case p.done <- d:
 		return nil
@@ -127,7 +146,7 @@ func (r *run) modelEnded(d modelDone) error {
 	}
 }
 
-// answer closes a proposal towards the shim and tells the owner.
+// answer tells the owner, then closes a proposal towards the shim.
 func (r *run) answer(id uint64, c *call.Call, res *gate.Result, err error) {
 	a := gatewire.Answer{ID: id, Call: c.ID, Status: string(call.Denied)}
 	var blob []byte
@@ -146,12 +165,15 @@ func (r *run) answer(id uint64, c *call.Call, res *gate.Result, err error) {
 	default:
 		// Nothing is certain any more: without a record there is no effect.
 		a.Status, a.Reason = string(call.Error), "internal: the call could not be recorded"
-		r.emit(&pb.RunEvent{Event: &pb.RunEvent_Notice{Notice: &pb.Notice{Text: err.Error()}}})
+		r.notice(err.Error())
 	}
 	b, eerr := gatewire.EncodeDown(gatewire.Down{Answer: &a}, blob)
-	if eerr == nil {
-		_ = r.parts.wire.Write(b)
+	if eerr != nil {
+		r.notice(eerr.Error())
+		return
 	}
+	r.forget(id) // the shim may use the place as soon as it has the answer
+	_ = r.parts.wire.Write(b)
 }
 
 func resourceOf(err error) string {

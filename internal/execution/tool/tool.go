@@ -38,6 +38,10 @@ type Descriptor struct {
 	// Groups are supplementary group names that the tool's process needs to read
 	// what it reports, such as systemd-journal.
 	Groups []string `json:"groups,omitempty"`
+	// Account names a user that the tool's process runs as when it is started by
+	// root, because what it asks refuses users that have no account; empty: the
+	// tool role's own identity.
+	Account string `json:"account,omitempty"`
 }
 
 // Confinement is what the tool's process may touch, as paths on this host. It
