@@ -250,10 +250,8 @@ func (w *work) bundle() error {
 	if _, err := st.bundle.ExecContext(background, int64(n), note, t.leaves, t.data); err != nil {
 		return fmt.Errorf("write bundle: %w", err)
 	}
-	for _, del := range []*sql.Stmt{st.cutTail, st.cutCheckpoints} {
-		if _, err := del.ExecContext(background, int64(t.size)); err != nil {
-			return fmt.Errorf("move tail: %w", err)
-		}
+	if _, err := st.cut.ExecContext(background, int64(t.size)); err != nil {
+		return fmt.Errorf("move tail: %w", err)
 	}
 	if _, err := st.peaks.ExecContext(background, int64(t.bundles.Len()), joinHashes(t.bundles.Peaks()), int64(w.settled())); err != nil {
 		return fmt.Errorf("write tree: %w", err)
@@ -288,11 +286,10 @@ func (w *work) flush() error {
 		if err != nil {
 			return fmt.Errorf("sign checkpoint: %w", err)
 		}
-		if _, err := w.s.st.tail.ExecContext(background, int64(w.segment), t.leaves[w.leavesAt:], t.data[w.dataAt:]); err != nil {
+		// One statement and one page: records at even keys, checkpoints at odd.
+		if _, err := w.s.st.edge.ExecContext(background, int64(2*w.segment), t.leaves[w.leavesAt:], t.data[w.dataAt:],
+			int64(2*t.size-1), note); err != nil {
 			return fmt.Errorf("write records: %w", err)
-		}
-		if _, err := w.s.st.checkpoint.ExecContext(background, int64(t.size), note); err != nil {
-			return fmt.Errorf("write checkpoint: %w", err)
 		}
 	}
 	for k, n := range w.used {

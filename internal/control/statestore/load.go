@@ -97,7 +97,7 @@ func readTree(ctx context.Context, q querier, verifier string) (tree, error) {
 }
 
 func (t *tree) readTail(ctx context.Context, q querier) error {
-	rows, err := q.QueryContext(ctx, `SELECT first, data FROM tail ORDER BY first`)
+	rows, err := q.QueryContext(ctx, `SELECT k / 2, data FROM edge WHERE k % 2 = 0 ORDER BY k`)
 	if err != nil {
 		return fmt.Errorf("read tail: %w", err)
 	}
@@ -128,7 +128,7 @@ func (t *tree) readTail(ctx context.Context, q querier) error {
 // newestNote is the newest stored checkpoint; size 0 in an empty log.
 func newestNote(ctx context.Context, q querier) (note []byte, size uint64, err error) {
 	var n int64
-	err = q.QueryRowContext(ctx, `SELECT size, note FROM checkpoints ORDER BY size DESC LIMIT 1`).Scan(&n, &note)
+	err = q.QueryRowContext(ctx, `SELECT (k + 1) / 2, data FROM edge WHERE k % 2 = 1 ORDER BY k DESC LIMIT 1`).Scan(&n, &note)
 	if err == nil {
 		return note, uint64(n), nil
 	}

@@ -229,7 +229,7 @@ func chunks(ctx context.Context, q querier, lo, hi uint64, backwards bool, use f
 	}
 	order := "ASC"
 	parts := []string{`SELECT n * 256, data FROM bundles WHERE n >= ? / 256 AND n <= ? / 256 ORDER BY n `,
-		`SELECT first, data FROM tail WHERE first > ? - 256 AND first <= ? ORDER BY first `}
+		`SELECT k / 2, data FROM edge WHERE k % 2 = 0 AND k > 2 * (? - 256) AND k <= 2 * ? ORDER BY k `}
 	if backwards {
 		order = "DESC"
 		slices.Reverse(parts)

@@ -30,15 +30,13 @@ CREATE TABLE bundles (
 	leaves BLOB NOT NULL,
 	data   BLOB NOT NULL
 );
-CREATE TABLE tail (
-	first  INTEGER PRIMARY KEY,
-	leaves BLOB NOT NULL,
+CREATE TABLE edge (
+	k      INTEGER PRIMARY KEY,
+	leaves BLOB,
 	data   BLOB NOT NULL
 );
-CREATE TABLE checkpoints (
-	size INTEGER PRIMARY KEY,
-	note BLOB NOT NULL
-);
+CREATE VIEW tail AS SELECT k / 2 AS first, leaves, data FROM edge WHERE k % 2 = 0;
+CREATE VIEW checkpoints AS SELECT (k + 1) / 2 AS size, data AS note FROM edge WHERE k % 2 = 1;
 CREATE TABLE calls (
 	call    TEXT PRIMARY KEY,
 	intent  INTEGER NOT NULL,

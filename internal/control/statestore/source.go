@@ -79,7 +79,7 @@ func (s source) full(ctx context.Context, yield func(audit.Bundle) error) (next 
 }
 
 func (s source) tail(ctx context.Context, b *audit.Bundle) error {
-	rows, err := s.q.QueryContext(ctx, `SELECT first, leaves, data FROM tail ORDER BY first`)
+	rows, err := s.q.QueryContext(ctx, `SELECT k / 2, leaves, data FROM edge WHERE k % 2 = 0 ORDER BY k`)
 	if err != nil {
 		return fmt.Errorf("read tail: %w", err)
 	}
@@ -99,7 +99,7 @@ func (s source) tail(ctx context.Context, b *audit.Bundle) error {
 }
 
 func (s source) notes(ctx context.Context, b *audit.Bundle) error {
-	rows, err := s.q.QueryContext(ctx, `SELECT size, note FROM checkpoints ORDER BY size LIMIT 1024`)
+	rows, err := s.q.QueryContext(ctx, `SELECT (k + 1) / 2, data FROM edge WHERE k % 2 = 1 ORDER BY k LIMIT 1024`)
 	if err != nil {
 		return fmt.Errorf("read checkpoints: %w", err)
 	}

@@ -10,9 +10,9 @@ import (
 
 // statements are the writer's, prepared once.
 type statements struct {
-	begin, commit, tail, checkpoint, bundle, cutTail, cutCheckpoints, peaks *sql.Stmt
-	intent, outcome, run, extend, reserve, settle, balance, payload, known  *sql.Stmt
-	all                                                                     []*sql.Stmt
+	begin, commit, edge, bundle, cut, peaks                                *sql.Stmt
+	intent, outcome, run, extend, reserve, settle, balance, payload, known *sql.Stmt
+	all                                                                    []*sql.Stmt
 }
 
 func (st *statements) prepare(ctx context.Context, c *sql.Conn, dir string) error {
@@ -22,11 +22,9 @@ func (st *statements) prepare(ctx context.Context, c *sql.Conn, dir string) erro
 	}{
 		{&st.begin, `BEGIN IMMEDIATE`},
 		{&st.commit, `COMMIT`},
-		{&st.tail, `INSERT INTO tail (first, leaves, data) VALUES (?, ?, ?)`},
-		{&st.checkpoint, `INSERT INTO checkpoints (size, note) VALUES (?, ?)`},
+		{&st.edge, `INSERT INTO edge (k, leaves, data) VALUES (?, ?, ?), (?, NULL, ?)`},
 		{&st.bundle, `INSERT INTO bundles (n, note, leaves, data) VALUES (?, ?, ?, ?)`},
-		{&st.cutTail, `DELETE FROM tail WHERE first < ?`},
-		{&st.cutCheckpoints, `DELETE FROM checkpoints WHERE size <= ?`},
+		{&st.cut, `DELETE FROM edge WHERE k < 2 * ?`},
 		{&st.peaks, `UPDATE tree SET bundles = ?, peaks = ?, settled = ?`},
 		{&st.intent, `INSERT OR IGNORE INTO calls (call, intent, outcome) VALUES (?, ?, ?)`},
 		{&st.outcome, `UPDATE calls SET outcome = ? WHERE call = ? AND outcome IS NULL`},

@@ -140,7 +140,7 @@ func TestOpenRefusals(t *testing.T) {
 			exec(t, dir, `PRAGMA application_id = 7`)
 		}, fault.Corrupt, nextCorrupt},
 		"tail lost": {func(t *testing.T, dir string) {
-			exec(t, dir, `DELETE FROM tail WHERE first = (SELECT max(first) FROM tail)`)
+			exec(t, dir, `DELETE FROM edge WHERE k = (SELECT max(k) FROM edge WHERE k % 2 = 0)`)
 		}, fault.Corrupt, nextCorrupt},
 	}
 	for name, tt := range tests {

@@ -129,7 +129,7 @@ func (st *stored) save() {
 			st.t.Fatal(err)
 		}
 	}
-	run(`DELETE FROM tail`)
+	run(`DELETE FROM edge`)
 	for first := 0; first < max(len(st.records), len(st.leaves)); first += 256 {
 		var data, leaves []byte
 		for i := first; i < min(first+256, len(st.records)); i++ {
@@ -142,12 +142,11 @@ func (st *stored) save() {
 		if res, err := tx.Exec(`UPDATE bundles SET data = ?, leaves = ? WHERE n = ?`, data, leaves, first/256); err != nil {
 			st.t.Fatal(err)
 		} else if n, _ := res.RowsAffected(); n == 0 {
-			run(`INSERT INTO tail (first, leaves, data) VALUES (?, ?, ?)`, first, leaves, data)
+			run(`INSERT INTO edge (k, leaves, data) VALUES (?, ?, ?)`, 2*first, leaves, data)
 		}
 	}
-	run(`DELETE FROM checkpoints`)
 	for _, n := range st.notes {
-		run(`INSERT INTO checkpoints (size, note) VALUES (?, ?)`, int64(n.Size), n.Note)
+		run(`INSERT INTO edge (k, data) VALUES (?, ?)`, 2*int64(n.Size)-1, n.Note)
 	}
 	if err := tx.Commit(); err != nil {
 		st.t.Fatal(err)
