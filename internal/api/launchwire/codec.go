@@ -37,7 +37,9 @@ func DecodeReply(b []byte) (Reply, error) {
 	return r, err
 }
 
-func (r Request) members() int { return count(r.Start != nil, r.Stop != nil, r.Ping != nil) }
+func (r Request) members() int {
+	return count(r.Start != nil, r.Stop != nil, r.Ping != nil, r.Signal != nil)
+}
 
 func (r Reply) members() int {
 	return count(r.Started != nil, r.Exited != nil, r.Failed != nil, r.Pong != nil)

@@ -17,6 +17,8 @@ type Request struct {
 	Start *Start `json:"start,omitzero"` // descriptor: the shim's end of the lifeline
 	Stop  *Stop  `json:"stop,omitzero"`
 	Ping  *Ping  `json:"ping,omitzero"`
+	// Signal is sent to the command, or to the group in front of its terminal.
+	Signal *Signal `json:"signal,omitempty"`
 }
 
 // Start makes a sandbox and runs its command. With it comes one descriptor: a
@@ -31,6 +33,12 @@ type Start struct {
 // Stop ends a sandbox: everything in it, whatever it did, within a second.
 type Stop struct {
 	Run string `json:"run"`
+}
+
+// Signal sends a signal to a sandbox's command and its process group.
+type Signal struct {
+	Run    string `json:"run"`
+	Signal string `json:"signal"` // one of gatewire.Signals
 }
 
 // Ping asks whether the launcher is there.

@@ -19,7 +19,7 @@ import (
 
 // Config returns every setting with its origin.
 func (s *Service) Config(context.Context, *connect.Request[pb.ConfigRequest]) (*connect.Response[pb.ConfigResponse], error) {
-	out := &pb.ConfigResponse{Files: s.deps.Settings.Files}
+	out := &pb.ConfigResponse{Files: s.deps.Settings.Files, Notices: s.deps.Settings.Notices}
 	for _, v := range s.deps.Settings.Values {
 		out.Values = append(out.Values, &pb.ConfigValue{Key: v.Key, Value: v.Value, Origin: string(v.Origin), Source: v.Source, Help: v.Help})
 	}
