@@ -214,3 +214,34 @@ func checkRecovered(t *testing.T, s *Store, acked map[string]string) {
 		}
 	}
 }
+
+// An intent that stays open while bundles fill up is found again after a crash,
+// though recovery doesn't read the whole log.
+func TestRecoverOldIntent(t *testing.T) {
+	t.Parallel()
+	dir := stateDir(t)
+	s, stop := open(t, dir)
+	fill(t, s, 301)
+	mustCommit(t, s, gate.Tx{Entries: []audit.Entry{intent("call-old")}, Budget: []budget.Change{reserve("call-old", 9)}})
+	for i := range 400 {
+		call := fmt.Sprint("call-later-", i)
+		mustCommit(t, s, gate.Tx{Entries: []audit.Entry{intent(call), outcome(call)}})
+	}
+	stop()
+	for range 2 { // the second start finds nothing left
+		s, stop = open(t, dir)
+		items, err := s.Call(t.Context(), "call-old")
+		if err != nil || len(items) != 2 || !strings.Contains(string(items[1].Record.Body), "unknown") {
+			t.Fatalf("%+v, %v", items, err)
+		}
+		if s.tree.size != 302+800+2 { // outcome, recovery
+			t.Errorf("%d records", s.tree.size)
+		}
+		st, err := s.Budget(t.Context())
+		if err != nil || len(st.Open) != 0 || st.Balances[0].Used != 9 {
+			t.Errorf("%+v, %v", st, err)
+		}
+		stop()
+	}
+	verifyOK(t, dir, audit.Options{})
+}
