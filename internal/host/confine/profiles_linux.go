@@ -4,6 +4,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"agentos/internal/host/seccomp"
 )
 
 // base is what the Go runtime needs to go on, and reading and writing of
@@ -86,43 +88,32 @@ const cloneNew = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS |
 // beside Landlock, which gives no write right either.
 const writing = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC | unix.O_APPEND
 
-// when allows name if all conditions hold.
-func when(name string, c ...cond) rule { return rule{name, [][]cond{c}} }
-
 // openNoCreate lets children open /dev/null for writing; Landlock gives the
 // write right for nothing else, and the file size limit of 0 for no file.
-func openNoCreate() []rule {
-	out := []rule{when("openat", cond{2, noneSet, unix.O_CREAT | unix.O_TRUNC})}
+func openNoCreate() []seccomp.Rule {
+	out := []seccomp.Rule{seccomp.When("openat", seccomp.Cond{Arg: 2, Op: seccomp.NoneSet, Value: unix.O_CREAT | unix.O_TRUNC})}
 	if runtime.GOARCH == "amd64" {
-		out = append(out, when("open", cond{1, noneSet, unix.O_CREAT | unix.O_TRUNC}))
+		out = append(out, seccomp.When("open", seccomp.Cond{Arg: 1, Op: seccomp.NoneSet, Value: unix.O_CREAT | unix.O_TRUNC}))
 	}
 	return out
 }
 
 // fcntls are the commands that concern one's own descriptors; those that make
 // the kernel signal somebody (F_SETOWN, F_SETSIG, F_NOTIFY) are not among them.
-func fcntls(profile Profile) rule {
+func fcntls(profile Profile) seccomp.Rule {
 	cmds := []uint64{unix.F_GETFL, unix.F_SETFL, unix.F_GETFD, unix.F_SETFD, unix.F_DUPFD_CLOEXEC}
 	if profile == ToolExec {
 		cmds = append(cmds, unix.F_DUPFD, unix.F_GETLK, unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW)
 	}
-	return oneOf("fcntl", 1, cmds)
+	return seccomp.OneOf("fcntl", 1, cmds...)
 }
 
 // prctls name memory (the runtime) and threads, and tie a child's life to its
 // parent's.
-func prctls(profile Profile) rule {
+func prctls(profile Profile) seccomp.Rule {
 	opts := []uint64{unix.PR_SET_VMA}
 	if profile == ToolExec {
 		opts = append(opts, unix.PR_SET_NAME, unix.PR_GET_NAME, unix.PR_SET_PDEATHSIG, unix.PR_CAPBSET_READ)
 	}
-	return oneOf("prctl", 0, opts)
-}
-
-func oneOf(name string, arg uint32, values []uint64) rule {
-	r := rule{name: name}
-	for _, v := range values {
-		r.any = append(r.any, []cond{{arg, equal, v}})
-	}
-	return r
+	return seccomp.OneOf("prctl", 0, opts...)
 }
