@@ -12,7 +12,7 @@
 // Exit codes: 0 the run is over; 1 it could not be confined or the wire broke,
 // with the reason on standard error.
 //
-// Imports: execution/{shim,model and its backends}, host/{confine,fdframe}, api.
+// Imports: execution/{shim,relay,model and its backends}, host/{confine,fdframe}, api.
 // Tests: execution/shim; integration/once, on the built binaries.
 package main
 
@@ -29,6 +29,7 @@ import (
 	"agentos/internal/execution/model/replay"
 	"agentos/internal/execution/model/rules"
 	"agentos/internal/execution/model/socket"
+	"agentos/internal/execution/relay"
 	"agentos/internal/execution/shim"
 	"agentos/internal/host/confine"
 	"agentos/internal/host/fdframe"
@@ -51,13 +52,24 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	conn := fdframe.New(wire, gatewire.MaxMessage)
 	return shim.Run(context.Background(), shim.Deps{
-		Wire:    fdframe.New(wire, gatewire.MaxMessage),
+		Wire:    conn,
 		Backend: backend,
 		Conn:    func(f *os.File) (net.Conn, error) { return fdframe.Inherited(f) },
-		Ready:   gatewire.Ready{LandlockABI: report.LandlockABI, NotEnforced: report.NotEnforced},
+		Wrapped: func(ctx context.Context, h gatewire.Hello, lifeline *os.File) error {
+			c, err := fdframe.Inherited(lifeline)
+			if err != nil {
+				return err
+			}
+			return relay.Serve(ctx, conn, fdframe.New(c, maxLifeline), h.TTY)
+		},
+		Ready: gatewire.Ready{LandlockABI: report.LandlockABI, NotEnforced: report.NotEnforced},
 	})
 }
+
+// maxLifeline bounds the sandbox's one message in bytes.
+const maxLifeline = 256
 
 // backend is the list of backends that this version has.
 func backend(h gatewire.Hello, script io.Reader, dial model.Dialer) (model.Backend, error) {

@@ -55,6 +55,7 @@ func planes() []plane {
 				{in + "execution", in + "execution/model", "what a model call is: the same"},
 				{in + "execution/shim", in + "api/gatewire", "the shim is a run's client of the gate and speaks its wire"},
 				{in + "execution/shim", in + "api/runspec", "and passes the loop's report on"},
+				{in + "execution/relay", in + "api/gatewire", "the shim's part in a wrapped run speaks the same wire"},
 			},
 			why: whyRooms},
 		{root: in + "system", may: []string{in + "lib", in + "trusted", in + "host"}, why: whyRooms},

@@ -2,7 +2,8 @@
 // with the agent, and a model's wire with a backend, and turns every request
 // into a proposal that the gate answers. It has no authority: it holds no key,
 // opens no file and makes no connection; an admitted model call comes with the
-// connection to use.
+// connection to use. A run that wraps a program of others has no such endpoints:
+// it is handed on to Deps.Wrapped.
 //
 // State owned: the proposals under way. Imports: api/{gatewire,runspec}, lib/chat,
 // lib/chat/completions, execution/model, trusted/modelcontext. Imported by:
@@ -40,8 +41,11 @@ type Deps struct {
 	// content; dial hands out the connection of the admitted call.
 	Backend func(h gatewire.Hello, script io.Reader, dial model.Dialer) (model.Backend, error)
 	// Conn turns a received descriptor into a connection and closes it.
-	Conn  func(*os.File) (net.Conn, error)
-	Ready gatewire.Ready
+	Conn func(*os.File) (net.Conn, error)
+	// Wrapped serves a run of gatewire.KindRun in our stead until the wire closes
+	// (execution/relay). It owns lifeline.
+	Wrapped func(ctx context.Context, h gatewire.Hello, lifeline *os.File) error
+	Ready   gatewire.Ready
 }
 
 // Run serves one run. It returns nil when the gate's process closed the wire,
@@ -57,6 +61,9 @@ func Run(ctx context.Context, d Deps) error {
 	hello, files, err := readHello(d.Wire)
 	if err != nil {
 		return err
+	}
+	if hello.Kind == gatewire.KindRun {
+		return d.Wrapped(ctx, hello, files[0])
 	}
 	s := &session{gate: g, hello: hello}
 	if err := s.open(d, files); err != nil {
@@ -78,7 +85,10 @@ func readHello(w Wire) (gatewire.Hello, []*os.File, error) {
 		return gatewire.Hello{}, nil, fmt.Errorf("wait for the run: not a hello: %w", err)
 	}
 	want := 3
-	if m.Hello.Backend == "replay" {
+	switch {
+	case m.Hello.Kind == gatewire.KindRun:
+		want = 1
+	case m.Hello.Backend == "replay":
 		want = 4
 	}
 	if len(files) != want {

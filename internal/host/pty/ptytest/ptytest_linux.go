@@ -108,3 +108,9 @@ func with(t *testing.T, f *os.File, do func(fd int) error) {
 		t.Fatal(derr)
 	}
 }
+
+// Signals switches on that typed characters make signals.
+func Signals(t *testing.T, f *os.File) {
+	t.Helper()
+	change(t, f, func(x *unix.Termios) { x.Lflag |= unix.ISIG })
+}
