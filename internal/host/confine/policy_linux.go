@@ -33,6 +33,8 @@ func policy(profile Profile, pid int) seccomp.Filter {
 	self := seccomp.Cond{Arg: 0, Op: seccomp.Equal, Value: uint64(pid)}
 	f.When = []seccomp.Rule{seccomp.When("tgkill", self), fcntls(profile), prctls(profile)}
 	switch profile {
+	case Shim:
+		f.When = append(f.When, terminals())
 	case ToolExec:
 		f.Allow = append(f.Allow, children()...)
 		f.When = append(f.When, seccomp.When("clone", seccomp.Cond{Arg: 0, Op: seccomp.NoneSet, Value: cloneNew}), seccomp.When("kill", self))
