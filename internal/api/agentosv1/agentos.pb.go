@@ -3881,6 +3881,7 @@ type RunOutput struct {
 	//	*RunOutput_Stderr
 	//	*RunOutput_Notice
 	//	*RunOutput_Exited
+	//	*RunOutput_Taken
 	Output        isRunOutput_Output `protobuf_oneof:"output"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3968,6 +3969,15 @@ func (x *RunOutput) GetExited() *RunExited {
 	return nil
 }
 
+func (x *RunOutput) GetTaken() uint64 {
+	if x != nil {
+		if x, ok := x.Output.(*RunOutput_Taken); ok {
+			return x.Taken
+		}
+	}
+	return 0
+}
+
 type isRunOutput_Output interface {
 	isRunOutput_Output()
 }
@@ -3992,6 +4002,13 @@ type RunOutput_Exited struct {
 	Exited *RunExited `protobuf:"bytes,5,opt,name=exited,proto3,oneof"`
 }
 
+type RunOutput_Taken struct {
+	// Bytes of stdin that the command's side took since the last one. A client
+	// has at most 256 KiB of stdin under way, so that what the command doesn't
+	// read never holds back a signal.
+	Taken uint64 `protobuf:"varint,6,opt,name=taken,proto3,oneof"`
+}
+
 func (*RunOutput_Started) isRunOutput_Output() {}
 
 func (*RunOutput_Stdout) isRunOutput_Output() {}
@@ -4001,6 +4018,8 @@ func (*RunOutput_Stderr) isRunOutput_Output() {}
 func (*RunOutput_Notice) isRunOutput_Output() {}
 
 func (*RunOutput_Exited) isRunOutput_Output() {}
+
+func (*RunOutput_Taken) isRunOutput_Output() {}
 
 type RunStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5310,13 +5329,14 @@ const file_agentos_v1_agentos_proto_rawDesc = "" +
 	"\x05input\"0\n" +
 	"\x06Window\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
-	"\x04cols\x18\x02 \x01(\rR\x04cols\"\xdc\x01\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\"\xf4\x01\n" +
 	"\tRunOutput\x122\n" +
 	"\astarted\x18\x01 \x01(\v2\x16.agentos.v1.RunStartedH\x00R\astarted\x12\x18\n" +
 	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x03 \x01(\fH\x00R\x06stderr\x12,\n" +
 	"\x06notice\x18\x04 \x01(\v2\x12.agentos.v1.NoticeH\x00R\x06notice\x12/\n" +
-	"\x06exited\x18\x05 \x01(\v2\x15.agentos.v1.RunExitedH\x00R\x06exitedB\b\n" +
+	"\x06exited\x18\x05 \x01(\v2\x15.agentos.v1.RunExitedH\x00R\x06exited\x12\x16\n" +
+	"\x05taken\x18\x06 \x01(\x04H\x00R\x05takenB\b\n" +
 	"\x06output\"\xc8\x01\n" +
 	"\n" +
 	"RunStarted\x12\x10\n" +
@@ -5640,6 +5660,7 @@ func file_agentos_v1_agentos_proto_init() {
 		(*RunOutput_Stderr)(nil),
 		(*RunOutput_Notice)(nil),
 		(*RunOutput_Exited)(nil),
+		(*RunOutput_Taken)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
