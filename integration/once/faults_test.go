@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"agentos/internal/execution/model/modeltest"
 )
 
@@ -129,9 +131,28 @@ func (l *live) children(t *testing.T) map[string]int {
 	return out
 }
 
-func gone(pid int) bool {
-	st, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err != nil || bytes.Contains(st, []byte(") Z "))
+// watch holds on to a process from while it is alive, so that its number can't
+// come to mean another one.
+func watch(t *testing.T, pid int) int {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatalf("watch process %d: %v", pid, err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+// ends waits until the process behind a pidfd has ended.
+func ends(fd int, limit time.Duration) bool {
+	until := time.Now().Add(limit)
+	for {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, int(max(time.Until(until), 0).Milliseconds()))
+		if err != unix.EINTR {
+			return err == nil && n == 1
+		}
+	}
 }
 
 // TestKillDuringModelCall: agentosd dies between an intent and its outcome. Its
@@ -145,19 +166,19 @@ func TestKillDuringModelCall(t *testing.T) {
 		if kids["agentosd"] == 0 || kids["agentos-loop"] == 0 || kids["agentos-shim"] == 0 {
 			t.Fatalf("processes %v", kids)
 		}
+		fds := map[string]int{}
+		for name, pid := range kids {
+			fds[name] = watch(t, pid)
+		}
 		if err := syscall.Kill(kids["agentosd"], syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		if code := l.wait(t); code == 0 {
 			t.Error("the client reported success")
 		}
-		for name, pid := range kids {
-			deadline := time.Now().Add(5 * time.Second)
-			for !gone(pid) {
-				if time.Now().After(deadline) {
-					t.Fatalf("%s (%d) outlived agentosd", name, pid)
-				}
-				time.Sleep(10 * time.Millisecond)
+		for name, fd := range fds {
+			if !ends(fd, 5*time.Second) {
+				t.Fatalf("%s (%d) outlived agentosd", name, kids[name])
 			}
 		}
 		p.env = nil

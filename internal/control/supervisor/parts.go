@@ -43,14 +43,14 @@ type loopReport struct {
 }
 
 // startParts brings up the shim, then the loop; each is checked before it is
-// told anything. setup bounds the time to start them, live their proposals; the
-// processes end by parts.end.
-func (r *run) startParts(live, setup context.Context) error {
+// told anything. setup bounds the time to start them; they end by parts.end.
+// Nobody hears the shim before both are there.
+func (r *run) startParts(setup context.Context) error {
 	r.parts = &parts{report: make(chan loopReport, 1), wireDone: make(chan struct{})}
 	if err := r.startShim(setup); err != nil {
 		return fmt.Errorf("start shim: %w", err)
 	}
-	if err := r.startLoop(live, setup); err != nil {
+	if err := r.startLoop(setup); err != nil {
 		return fmt.Errorf("start loop: %w", err)
 	}
 	return nil
@@ -92,7 +92,7 @@ func (r *run) startShim(setup context.Context) error {
 
 // startLoop makes the loop's two connections, gives the far ends to the shim
 // and, when the loop is locked, tells it its goal.
-func (r *run) startLoop(live, setup context.Context) error {
+func (r *run) startLoop(setup context.Context) error {
 	var pairs [3][2]*os.File // MCP, model, control; ours and the loop's
 	var out [2]*os.File
 	defer func() {
@@ -128,8 +128,6 @@ func (r *run) startLoop(live, setup context.Context) error {
 	if err != nil {
 		return p.died(err, p.shim, p.shimErr)
 	}
-	p.reading = true
-	go r.readWire(live)
 	return r.instruct(setup, pairs[2][0])
 }
 

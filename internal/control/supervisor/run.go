@@ -99,6 +99,8 @@ func (r *run) live(ctx context.Context) ending {
 		return failed(err)
 	}
 	r.emit(&pb.RunEvent{Event: &pb.RunEvent_Started{Started: r.started()}})
+	r.parts.reading = true
+	go r.readWire(ctx)
 	return r.attend(ctx)
 }
 
@@ -128,7 +130,7 @@ func (r *run) start(ctx context.Context) error {
 	}
 	var startErr error
 	res, err := r.s.deps.Gate.Do(ctx, c, nil, func(effect context.Context, _ *gate.Permit) gate.Outcome {
-		if startErr = r.startParts(ctx, effect); startErr == nil {
+		if startErr = r.startParts(effect); startErr == nil {
 			return gate.Outcome{Status: call.OK, Facts: r.parts.facts()}
 		}
 		st := call.Error
