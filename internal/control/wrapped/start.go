@@ -200,6 +200,7 @@ func (r *Run) readWire() {
 			return
 		case m.RunTaken != nil:
 			r.credit(m.RunTaken.Bytes)
+			r.publish(r.ctx, &pb.RunOutput{Output: &pb.RunOutput_Taken{Taken: m.RunTaken.Bytes}})
 		case m.RunSignal != nil:
 			_ = r.deps.Launcher.Signal(r.ID, m.RunSignal.Signal)
 		case m.RunOutput != nil:
