@@ -40,7 +40,7 @@ func run() int {
 	e := &cli.Env{
 		In: os.Stdin, Out: out, Err: os.Stderr,
 		OutTerm: term.IsTerminal(int(os.Stdout.Fd())), ErrTerm: term.IsTerminal(int(os.Stderr.Fd())),
-		Getenv: os.Getenv, Connect: spawn, Version: versionText(),
+		Getenv: os.Getenv, Connect: spawn, Share: spawn.Shared(), Version: versionText(),
 	}
 	if w, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 		e.Columns = w

@@ -38,6 +38,7 @@ type Env struct {
 	Columns  int // of the terminal; 0: unknown
 	Getenv   func(string) string
 	Connect  client.Connector
+	Share    client.Connector // for runs that outlive their client; nil: Connect
 	Version  string
 
 	JSON  bool
@@ -57,7 +58,20 @@ func (e *Env) Printf(format string, args ...any) { fmt.Fprintf(e.Out, format, ar
 // With runs f in a session and reports why it failed: an error of a call, or of
 // agentosd itself, which ends before With returns.
 func (e *Env) With(ctx context.Context, f func(s *client.Session) error) error {
-	s, err := e.Connect.Connect(ctx, e.Sets)
+	return e.with(ctx, e.Connect, f)
+}
+
+// WithShared is With by the agentosd that runs of this state share.
+func (e *Env) WithShared(ctx context.Context, f func(s *client.Session) error) error {
+	c := e.Share
+	if c == nil {
+		c = e.Connect
+	}
+	return e.with(ctx, c, f)
+}
+
+func (e *Env) with(ctx context.Context, c client.Connector, f func(s *client.Session) error) error {
+	s, err := c.Connect(ctx, e.Sets)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,20 @@ type Spawn struct {
 
 // Connect starts agentosd with a connected socket on descriptor 3.
 func (s *Spawn) Connect(ctx context.Context, sets []setting.Set) (*Session, error) {
+	return s.connect(ctx, sets, "--inherit")
+}
+
+// Shared is a Connector whose sessions are served by one agentosd for the whole
+// state directory, which is started if there is none and outlives the session.
+func (s *Spawn) Shared() Connector { return shared{s} }
+
+type shared struct{ s *Spawn }
+
+func (c shared) Connect(ctx context.Context, sets []setting.Set) (*Session, error) {
+	return c.s.connect(ctx, sets, "--inherit", "--share")
+}
+
+func (s *Spawn) connect(ctx context.Context, sets []setting.Set, mode ...string) (*Session, error) {
 	path, err := Find(s.Dirs)
 	if err != nil {
 		return nil, err
@@ -43,7 +57,7 @@ func (s *Spawn) Connect(ctx context.Context, sets []setting.Set) (*Session, erro
 	if p.grace == 0 {
 		p.grace = 15 * time.Second
 	}
-	p.cmd = exec.Command(path, append([]string{"--inherit"}, setting.Args(sets)...)...)
+	p.cmd = exec.Command(path, append(mode, setting.Args(sets)...)...)
 	p.cmd.Stderr = &p.said
 	p.cmd.ExtraFiles = []*os.File{child}
 	p.cmd.WaitDelay = time.Second

@@ -21,5 +21,8 @@ func (s *Spawn) Connect(context.Context, []setting.Set) (*Session, error) {
 	return nil, fault.New(fault.Unavailable, "run agentos on the Linux machine that the agent works on", "start agentosd: it runs on Linux only")
 }
 
+// Shared is the same.
+func (s *Spawn) Shared() Connector { return s }
+
 // Kill has nothing to end.
 func (s *Spawn) Kill() {}

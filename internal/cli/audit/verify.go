@@ -77,7 +77,11 @@ func keyArg(s string) (string, error) {
 		return s, nil // base64 may hold a slash
 	}
 	k, err := readNote(s, strings.NewReader(""))
-	return strings.TrimSpace(k), err
+	if k = strings.TrimSpace(k); err == nil && k == "" {
+		// Trusting the log's own key instead would prove less than was asked for.
+		err = fault.New(fault.Usage, "give the key as `agentos audit checkpoint` prints it, or a file that holds it", "read key file %q: it is empty", s)
+	}
+	return k, err
 }
 
 func readNote(path string, in io.Reader) (string, error) {
