@@ -5,6 +5,7 @@ package auditapi
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -32,9 +33,16 @@ func (s *Service) Lineage(ctx context.Context, req *connect.Request[pb.LineageRe
 			return err
 		}
 		b := &lineage{ctx: ctx, r: r, out: &pb.LineageResponse{Run: run}, turns: map[string]*pb.LineageTurn{}, calls: map[string]*pb.LineageCall{}}
-		for it, err := range r.Log(ctx, statestore.Filter{Run: run}) {
+		filter := statestore.Filter{Run: run}
+		if run == "" {
+			filter.Call = only // of an owner in person: it belongs to no run
+		}
+		for it, err := range r.Log(ctx, filter) {
 			if err == nil {
 				err = b.add(it)
+			}
+			if err == nil {
+				err = b.err
 			}
 			if err != nil {
 				return err
@@ -95,6 +103,7 @@ type lineage struct {
 	turn  *pb.LineageTurn // whose proposals come now
 	turns map[string]*pb.LineageTurn
 	calls map[string]*pb.LineageCall
+	err   error // of a payload that could not be read
 }
 
 func (l *lineage) add(it statestore.Item) error {
@@ -213,13 +222,17 @@ func number(v any) int64 {
 	return int64(f)
 }
 
-// payload reads a payload; one that was forgotten is absent.
+// payload reads a payload; one that was forgotten is absent. One that is not
+// what was recorded ends the lineage: it would tell a story.
 func (l *lineage) payload(rec audit.Record, what string) ([]byte, bool) {
 	c, ok := rec.Payloads[what]
 	if !ok {
 		return nil, false
 	}
 	p, err := l.r.Payload(l.ctx, c)
+	if err != nil && fault.KindOf(err) != fault.NotFound && l.err == nil {
+		l.err = err
+	}
 	return p.Data, err == nil
 }
 
@@ -231,9 +244,10 @@ func (l *lineage) text(rec audit.Record, what string) string {
 	return clip(string(b))
 }
 
+// clip cuts to whole letters: other bytes can't be sent.
 func clip(s string) string {
 	if len(s) > maxShown {
-		return s[:maxShown] + "…"
+		return strings.ToValidUTF8(s[:maxShown], "") + "…"
 	}
-	return s
+	return strings.ToValidUTF8(s, "\uFFFD")
 }
