@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"syscall"
 
 	"agentos/internal/control/config"
 	"agentos/internal/control/registry"
@@ -50,6 +51,12 @@ func Choose(c config.Config, owner uint32) (Choice, error) {
 	case config.BackendRules:
 	case config.BackendReplay:
 		ch.Model.Metered = true
+		// Looked at before the run, like a socket.
+		script, err := openScript(c.Model.Replay)
+		if err != nil {
+			return Choice{}, err
+		}
+		_ = script.Close()
 		ch.Script = func() (*os.File, error) { return openScript(c.Model.Replay) }
 	case config.BackendSocket:
 		ch.Model.Metered = true
@@ -114,7 +121,7 @@ func connect(ctx context.Context, path string, want peersock.Policy) (*os.File, 
 }
 
 func openScript(path string) (*os.File, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO would wait
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Usage, "correct model.replay (AGENTOS_MODEL_REPLAY)", "open replay script")
 	}

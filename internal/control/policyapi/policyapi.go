@@ -3,8 +3,8 @@
 // Package policyapi checks, tests, formats and explains policies.
 //
 // State owned: none. Imports: api/{agentosv1,apierr}, control/{authority,
-// policytest,statestore}, lib/fault, trusted/{call,gate,policy}. Imported by:
-// control/daemon. Invariant: an explanation comes from the gate that enforces,
+// policytest,statestore}, lib/fault, trusted/{budget,call,gate,policy}. Imported
+// by: control/daemon. Invariant: an explanation comes from the gate that enforces,
 // by the same configuration; nothing here changes a policy.
 // Tests: policyapi_test.go.
 package policyapi
@@ -24,7 +24,7 @@ import (
 	"agentos/internal/control/policytest"
 	"agentos/internal/control/statestore"
 	"agentos/internal/lib/fault"
-	"agentos/internal/trusted/audit"
+	"agentos/internal/trusted/budget"
 	"agentos/internal/trusted/call"
 	"agentos/internal/trusted/gate"
 	"agentos/internal/trusted/policy"
@@ -170,7 +170,9 @@ func (s *Service) Explain(ctx context.Context, req *connect.Request[pb.PolicyExp
 					out.Missing = append(out.Missing, fmt.Sprintf("%s: %s", m.Rule.ID, f))
 				}
 			}
-			out.Next = px.Next
+			if px.Next != "" {
+				out.Next = px.Next
+			}
 		}
 		return nil
 	}
@@ -181,8 +183,12 @@ func (s *Service) Explain(ctx context.Context, req *connect.Request[pb.PolicyExp
 	return connect.NewResponse(out), apierr.ToConnect(err)
 }
 
-// prepare gives the call's run what a run gets.
+// prepare gives the call's run what a run gets. What a run of the past had left
+// is over with it; a described call is the first of its run.
 func (s *Service) prepare(auth *authority.Authority, run string) error {
+	if run == explainRun {
+		auth.Ledger.SetLimit(budget.RunKey(run), auth.RunLimits())
+	}
 	for i, g := range auth.RunGrants() {
 		g.ID, g.Run = fmt.Sprintf("grant-%d:%s", i+1, g.Resource), run
 		if err := auth.Grants.Add(g); err != nil {
@@ -241,7 +247,7 @@ func (s *Service) recorded(ctx context.Context, r *statestore.Reader, ref string
 		return c, "", err
 	}
 	recorded = "allowed"
-	if rec.Kind == audit.KindDenied {
+	if b.Stage != "" { // only a refusal has one
 		recorded = fmt.Sprintf("denied at %s: %s", b.Stage, b.Reason)
 	}
 	subject := call.Subject{Owner: rec.Owner, Agent: rec.Agent, Run: rec.Run}
