@@ -165,9 +165,9 @@ func TestExplainDescribed(t *testing.T) {
 		reason string // of that stage
 		rule   string // that decided
 	}{
-		"tool":            {&pb.PolicyExplainRequest{Action: "tool.call", Resource: "package_query", Args: `{"name":"x"}`}, nil, "allowed", "", "normal-reads"},
-		"model":           {&pb.PolicyExplainRequest{Action: "model.generate", Resource: "rules", Args: `{"context":"sha256:x","context_bytes":9,"max_output_tokens":5,"model":"","stream":false}`}, nil, "allowed", "", ""},
-		"start":           {&pb.PolicyExplainRequest{Action: "agent.start", Resource: "a", Args: `{"goal_hash":"x"}`}, nil, "allowed", "", ""},
+		"tool":         {&pb.PolicyExplainRequest{Action: "tool.call", Resource: "package_query", Args: `{"name":"x"}`}, nil, "allowed", "", "normal-reads"},
+		"model":        {&pb.PolicyExplainRequest{Action: "model.generate", Resource: "rules", Args: `{"context":"sha256:x","context_bytes":9,"max_output_tokens":5,"model":"","stream":false}`}, nil, "allowed", "", ""},
+		"start":        {&pb.PolicyExplainRequest{Action: "agent.start", Resource: "a", Args: `{"goal_hash":"x"}`}, nil, "allowed", "", ""},
 		"another name": {&pb.PolicyExplainRequest{Action: "tool.call", Resource: "package_query", Args: `{"name":"x"}`, Agent: "b"}, nil, "allowed", "", ""},
 		"forbidden": {&pb.PolicyExplainRequest{Action: "tool.call", Resource: "package_query", Args: `{"name":"x"}`},
 			func(b *bench) { b.write("own.cedar", noPackages) }, "policy", "no-packages", "no-packages"},

@@ -268,18 +268,19 @@ func (f *front) calls(how, arg string) bool {
 		f.answer()
 	case "many":
 		for i := range uint64(maxProposals + 1) {
-			f.tool(i, "hang", `{}`)
+			f.model(i)
 		}
 	case "same-id":
 		f.tool(1, "hang", `{}`)
 		f.tool(1, "echo", `{}`)
 	case "full-house": // a place is free as soon as its answer is here
 		for i := range uint64(maxProposals - 1) {
-			f.tool(1000+i, "hang", `{}`)
+			f.model(1000 + i)
 		}
-		for range 50 {
+		for range 2000 {
 			f.tool(1, "forbidden", `{}`)
-			f.down()
+			for m, _, _ := f.down(); m.Answer == nil; m, _, _ = f.down() {
+			}
 		}
 		f.finish(0)
 	case "cancel":
