@@ -1,15 +1,23 @@
 //go:build linux
 
 // Command agentosd holds the gate, the policies, the budgets, the audit log and
-// the control API. In this version it serves one client for one session: the
-// CLI starts it as `agentosd --inherit [--set KEY=VALUE]…` with the client's
-// connection as descriptor 3, and it ends when that connection does.
+// the control API. The CLI starts it as
 //
-// Exit codes: 0 the client hung up; otherwise the fault's, with the reason on
-// standard error.
+//	agentosd --inherit [--set KEY=VALUE]…          serve this one client
+//	agentosd --inherit --share [--set KEY=VALUE]…  the same by a shared agentosd
 //
-// Imports: control/{config,daemon}, api/wire, lib.
-// Tests: integration/once, on the built binaries.
+// with the client's connection as descriptor 3. Where an agentosd serves the
+// state directory already, the connection is handed over to it; with --share
+// one is started if there is none, as
+//
+//	agentosd --serve [--set KEY=VALUE]…
+//
+// which ends when it has had neither a client nor a run for a while.
+//
+// Exit codes: 0 the client hung up or was handed over; otherwise the fault's,
+// with the reason on standard error.
+//
+// Imports: control/{config,daemon,handover}, api/wire, host/spawn, lib.
 package main
 
 import (
@@ -29,11 +37,15 @@ import (
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "agentosd:", err)
-		if next := fault.NextOf(err); next != "" {
-			fmt.Fprintln(os.Stderr, "next:", next)
-		}
+		complain(os.Stderr, err)
 		os.Exit(fault.KindOf(err).ExitCode())
+	}
+}
+
+func complain(to *os.File, err error) {
+	fmt.Fprintln(to, "agentosd:", err)
+	if next := fault.NextOf(err); next != "" {
+		fmt.Fprintln(to, "next:", next)
 	}
 }
 
@@ -41,29 +53,63 @@ func run(argv []string) error {
 	// The client handles interrupts; a group-wide one must not end the record.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if len(argv) == 0 || argv[0] != "--inherit" {
+	mode, argv := modeOf(argv)
+	if mode == "" {
 		return fault.New(fault.Usage, "run agentos; it starts agentosd by itself", "agentosd has no client")
 	}
-	sets, rest, err := setting.Parse(argv[1:])
+	sets, rest, err := setting.Parse(argv)
 	if err != nil {
 		return err
 	}
 	if len(rest) > 0 {
 		return fault.New(fault.Usage, "run agentos; it starts agentosd by itself", "agentosd takes no argument %.80q", rest[0])
 	}
-	conn, err := wire.Inherited()
-	if err != nil {
-		return err
-	}
-	settings, err := config.Load(config.FromProcess(sets))
-	if err != nil {
-		return err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return fault.Wrap(err, fault.Internal, "", "find the sister programs")
 	}
-	d := daemon.New(daemon.Config{StateDir: settings.Config.StateDir, Binaries: filepath.Dir(self)})
+	load := func() (*daemon.Daemon, *config.Result, error) {
+		settings, err := config.Load(config.FromProcess(sets))
+		if err != nil {
+			return nil, nil, err
+		}
+		return daemon.New(daemon.Config{StateDir: settings.Config.StateDir, Binaries: filepath.Dir(self)}), settings, nil
+	}
+	if mode == "--serve" {
+		return serve(ctx, load)
+	}
+	return inherit(ctx, mode == "--share", self, argv, load)
+}
+
+// modeOf takes the mode off the arguments: --serve, --inherit, or --share for
+// --inherit with it.
+func modeOf(argv []string) (mode string, rest []string) {
+	switch {
+	case len(argv) >= 2 && argv[0] == "--inherit" && argv[1] == "--share":
+		return "--share", argv[2:]
+	case len(argv) >= 1 && (argv[0] == "--inherit" || argv[0] == "--serve"):
+		return argv[0], argv[1:]
+	}
+	return "", argv
+}
+
+type loader = func() (*daemon.Daemon, *config.Result, error)
+
+// inherit serves the client on descriptor 3, or hands it over.
+func inherit(ctx context.Context, share bool, self string, args []string, load loader) error {
+	conn, err := wire.Inherited()
+	if err != nil {
+		return err
+	}
+	d, settings, err := load()
+	if err != nil {
+		return err
+	}
+	given, err := giveAway(ctx, share, self, args, settings.Config.StateDir, conn)
+	if err != nil || given {
+		_ = conn.Close()
+		return err
+	}
 	err = wire.Serve(ctx, conn, d.Session(settings).Handler())
 	if cerr := d.Close(); err == nil {
 		err = cerr

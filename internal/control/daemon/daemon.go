@@ -33,7 +33,9 @@ import (
 	"agentos/internal/control/authority"
 	"agentos/internal/control/backend"
 	"agentos/internal/control/config"
+	"agentos/internal/control/launcher"
 	"agentos/internal/control/policyapi"
+	"agentos/internal/control/runapi"
 	"agentos/internal/control/statestore"
 	"agentos/internal/execution/tool/catalog"
 	"agentos/internal/trusted/budget"
@@ -57,8 +59,11 @@ type Daemon struct {
 	root bool
 	now  func() time.Time
 
-	mu    sync.Mutex
-	state *openState // nil until something writes
+	runs *runapi.Table
+
+	mu       sync.Mutex
+	state    *openState         // nil until something writes
+	launcher *launcher.Launcher // nil until something is launched
 }
 
 // openState is what is opened by the first request that writes and closed by
@@ -72,14 +77,19 @@ type openState struct {
 
 // New starts nothing and opens nothing.
 func New(cfg Config) *Daemon {
-	return &Daemon{cfg: cfg, root: os.Geteuid() == 0, now: time.Now}
+	return &Daemon{cfg: cfg, root: os.Geteuid() == 0, now: time.Now, runs: runapi.NewTable()}
 }
 
-// Close closes the state, after everything that was recorded is on disk. No
-// request may be under way.
+// Close ends every run and closes the state, after everything that was recorded
+// is on disk. No request may be under way.
 func (d *Daemon) Close() error {
+	d.runs.StopAll()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.launcher != nil {
+		d.launcher.Close()
+		d.launcher = nil
+	}
 	if d.state == nil {
 		return nil
 	}
@@ -132,13 +142,16 @@ func (d *Daemon) Session(settings *config.Result) *Session {
 }
 
 // Handler is the whole control API.
-func (s *Session) Handler() http.Handler {
+func (s *Session) Handler() http.Handler { return s.handler() }
+
+func (s *Session) handler(opts ...connect.HandlerOption) http.Handler {
 	mux := http.NewServeMux()
-	opts := []connect.HandlerOption{connect.WithReadMaxBytes(maxRequest)}
+	opts = append(opts, connect.WithReadMaxBytes(maxRequest))
 	mux.Handle(agentosv1connect.NewAgentServiceHandler(agents{s}, opts...))
 	mux.Handle(agentosv1connect.NewAuditServiceHandler(auditapi.New(auditapi.Deps{Reader: s.withReader, Anchors: s.anchors}), opts...))
 	mux.Handle(agentosv1connect.NewPolicyServiceHandler(s.policyService(), opts...))
 	mux.Handle(agentosv1connect.NewHostServiceHandler(s.hostService(), opts...))
+	mux.Handle(agentosv1connect.NewRunServiceHandler(s.runService(), opts...))
 	return mux
 }
 

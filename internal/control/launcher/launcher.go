@@ -67,6 +67,13 @@ func Start(ctx context.Context, binary *os.File) (*Launcher, error) {
 	return l, nil
 }
 
+// Alive reports whether the wire still stands.
+func (l *Launcher) Alive() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err == nil
+}
+
 // Close hangs up, which ends every sandbox, and waits for the program's end.
 func (l *Launcher) Close() {
 	_ = l.wire.Close()

@@ -263,7 +263,7 @@ func (s *Service) Inspect(_ context.Context, req *connect.Request[pb.RunInspectR
 	if err != nil {
 		return nil, apierr.ToConnect(err)
 	}
-	plan, err := render(r.Plan(), r.Started().GetProfile(), r.Started().GetNotices())
+	plan, err := Render(r.Plan(), r.Started().GetProfile(), r.Started().GetNotices())
 	if err != nil {
 		return nil, apierr.ToConnect(err)
 	}

@@ -133,6 +133,7 @@ func (r *Run) bringUp(ctx context.Context) error {
 }
 
 func (r *Run) startShim(ctx context.Context) error {
+	defer r.deps.Shim.Close()
 	ours, theirs, err := fdframe.Pair()
 	if err != nil {
 		return err
