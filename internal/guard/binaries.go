@@ -30,6 +30,10 @@ func links() []link {
 		{"agentos-shim", append([]string{"internal/reasoning", "internal/control", "internal/cli", "internal/execution/tool", "internal/execution/toolproc",
 			"internal/trusted/gate", "internal/trusted/policy", "internal/trusted/capability", "internal/trusted/budget", "internal/trusted/audit"}, state...),
 			"the shim parses what agents and models send and has no authority: it holds no policy, state or tool"},
+		{"agentos-launcher", append([]string{"internal/trusted", "internal/reasoning", "internal/control", "internal/cli", "internal/client", "internal/system",
+			"internal/execution/tool", "internal/execution/toolproc", "internal/execution/model", "internal/execution/shim", "internal/execution/sandbox",
+			"net/http", "connectrpc.com", "github.com/modelcontextprotocol/go-sdk"}, state...),
+			"the launcher may be root: it parses the launch wire and makes sandboxes, nothing else"},
 		{"agentos-tool", append([]string{"internal/trusted", "internal/reasoning", "internal/control", "internal/cli", "internal/execution/model", "internal/execution/toolproc", "github.com/modelcontextprotocol/go-sdk"}, state...),
 			"a tool's process reads what its confinement lists and nothing decides in it"},
 	}

@@ -55,6 +55,7 @@ func planes() []plane {
 				{in + "execution", in + "execution/model", "what a model call is: the same"},
 				{in + "execution/sandbox", in + "execution/profile", "a plan is made from a profile, which is data"},
 				{in + "execution/shim", in + "api/gatewire", "the shim is a run's client of the gate and speaks its wire"},
+				{in + "execution/jailer", in + "api/launchwire", "the jailer serves the launch wire and speaks nothing else"},
 				{in + "execution/shim", in + "api/runspec", "and passes the loop's report on"},
 				{in + "execution/relay", in + "api/gatewire", "the shim's part in a wrapped run speaks the same wire"},
 			},

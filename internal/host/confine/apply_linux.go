@@ -54,10 +54,10 @@ func Apply(p Plan) (Report, error) {
 // lock is the part of Apply that changes the process.
 func lock(p Plan, r *Report) error {
 	var err error
-	if r.Bounding, err = dropCapabilities(); err != nil {
+	if r.Bounding, err = DropCapabilities(); err != nil {
 		return err
 	}
-	if err := allPrctl(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
+	if err := AllPrctl(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {

@@ -163,7 +163,7 @@ func applyLayer(o order, r *Report) (err error) {
 		if o.Plan.Profile == ToolExec {
 			primeProcesses()
 		}
-		if err := allPrctl(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
+		if err := AllPrctl(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
 			return err
 		}
 		return installFilter(o.Plan.Profile)

@@ -14,8 +14,8 @@ import (
 // defaultOpenFiles bounds descriptor numbers when the plan doesn't.
 const defaultOpenFiles = 128
 
-// allPrctl is prctl on every thread of the process.
-func allPrctl(option int, arg uintptr) error {
+// AllPrctl is prctl on every thread of the process.
+func AllPrctl(option int, arg uintptr) error {
 	return ll.AllThreadsPrctl(option, arg, 0, 0, 0)
 }
 
@@ -37,22 +37,22 @@ func checkNonRoot() error {
 	return nil
 }
 
-// dropCapabilities empties every set on all threads, and the bounding set where
+// DropCapabilities empties every set on all threads, and the bounding set where
 // the process may; without CAP_SETPCAP no_new_privs makes it meaningless.
-func dropCapabilities() (bounding bool, err error) {
+func DropCapabilities() (bounding bool, err error) {
 	hdr := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := &[2]unix.CapUserData{}
 	if err := unix.Capget(hdr, &data[0]); err != nil {
 		return false, fmt.Errorf("read capabilities: %w", err)
 	}
 	if data[0].Effective&(1<<unix.CAP_SETPCAP) != 0 {
-		if err := dropBounding(); err != nil {
+		if err := DropBounding(); err != nil {
 			return false, err
 		}
 		bounding = true
 	}
 	// Kernels before 4.3 have no ambient set: nothing to clear.
-	if err := allPrctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL); err != nil && !errors.Is(err, unix.EINVAL) {
+	if err := AllPrctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL); err != nil && !errors.Is(err, unix.EINVAL) {
 		return false, fmt.Errorf("clear ambient capabilities: %w", err)
 	}
 	*data = [2]unix.CapUserData{}
@@ -69,7 +69,8 @@ func dropCapabilities() (bounding bool, err error) {
 	return bounding, nil
 }
 
-func dropBounding() error {
+// DropBounding empties the bounding set on all threads; it needs CAP_SETPCAP.
+func DropBounding() error {
 	for c := 0; c < 64; c++ {
 		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
@@ -81,7 +82,7 @@ func dropBounding() error {
 		if has == 0 {
 			continue
 		}
-		if err := allPrctl(unix.PR_CAPBSET_DROP, uintptr(c)); err != nil {
+		if err := AllPrctl(unix.PR_CAPBSET_DROP, uintptr(c)); err != nil {
 			return fmt.Errorf("drop bounding capability %d: %w", c, err)
 		}
 	}

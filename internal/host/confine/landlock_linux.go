@@ -29,6 +29,9 @@ var gaps = []struct {
 	{10, "udp (the syscall filter allows no socket)"},
 }
 
+// LandlockConfig is everything that abi, at least 1, can restrict.
+func LandlockConfig(abi int) landlock.Config { return configs[min(abi, len(configs))-1] }
+
 const (
 	readFile = landlock.AccessFSSet(ll.AccessFSReadFile)
 	readDir  = landlock.AccessFSSet(ll.AccessFSReadDir)
@@ -36,10 +39,10 @@ const (
 	writeDev = landlock.AccessFSSet(ll.AccessFSWriteFile)
 )
 
-// landlockABI is the kernel's ABI, or 0. An ABI of 6 or 7 without the fix of
+// LandlockABI is the kernel's ABI, or 0. An ABI of 6 or 7 without the fix of
 // signal scoping (erratum 2) counts as 5: with it, Go's own threads could not
 // signal each other.
-func landlockABI() int {
+func LandlockABI() int {
 	v, err := ll.LandlockGetABIVersion()
 	if err != nil {
 		return 0
@@ -55,7 +58,7 @@ func landlockABI() int {
 // restrictFiles puts all threads into a Landlock domain with exactly the rights
 // of p, at the full set of the kernel's ABI.
 func restrictFiles(p Plan, r *Report) error {
-	abi := landlockABI()
+	abi := LandlockABI()
 	if abi == 0 {
 		if !p.AllowNoLandlock {
 			return fmt.Errorf("%w: enable CONFIG_SECURITY_LANDLOCK and add landlock to lsm=", ErrLandlock)
@@ -73,7 +76,7 @@ func restrictFiles(p Plan, r *Report) error {
 	if err != nil {
 		return err
 	}
-	cfg := configs[min(abi, len(configs))-1]
+	cfg := LandlockConfig(abi)
 	if err := cfg.Restrict(rules...); err != nil {
 		return fmt.Errorf("%w: %w", ErrLandlock, err)
 	}
