@@ -168,6 +168,10 @@ func number(s string) (uint32, error) {
 
 // identities binds or finds the run's Linux identities (OSA-02).
 func (s *Session) identities(ctx context.Context, st *statestore.Store) (map[principal.Role]principal.Binding, error) {
+	if me := uint32(os.Getuid()); !s.root && s.owner != me {
+		return nil, fault.New(fault.Denied, "leave agent.owner_uid (AGENTOS_OWNER_UID) unset",
+			"only root can act for another owner: this process runs as %d, not as %d", me, s.owner)
+	}
 	c := s.settings().Agent
 	w := principal.Want{
 		Agent: c.ID, Owner: s.owner, At: s.now(),
