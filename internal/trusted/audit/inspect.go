@@ -12,13 +12,14 @@ import (
 // inspector looks at one bundle without knowing the others; used by all
 // workers at once, it holds only constants.
 type inspector struct {
-	verifier     note.Verifier
-	seedA, seedB maphash.Seed
+	verifier note.Verifier
+	open     func([]byte, note.Verifier) (Checkpoint, error) // openCheckpoint or claim
+	seed     maphash.Seed
 }
 
-// fingerprint stands for a call ID in the pairing tables. The seeds are random,
-// so nobody can prepare two IDs that collide.
-type fingerprint [2]uint64
+// fingerprint stands for a call ID in the pairing tables. The seed is random, so
+// nobody can prepare two IDs that collide.
+type fingerprint uint64
 
 type event struct {
 	seq  uint64
@@ -40,7 +41,7 @@ type inspected struct {
 	root    tlog.Hash // of a full bundle
 	odd     *finding
 	events  []event
-	signed  []Checkpoint // the notes that verify, in order
+	signed  []Checkpoint // the notes that open, in order
 	badNote *SizedNote
 	noteErr error
 	last    []byte // last record
@@ -77,7 +78,7 @@ func (in *inspector) inspect(b Bundle) *inspected {
 		r.root = subtree(r.leaves)
 	}
 	for i, n := range b.Notes {
-		c, err := openCheckpoint(n.Note, in.verifier)
+		c, err := in.open(n.Note, in.verifier)
 		if err == nil && c.Size != n.Size {
 			err = ErrCheckpoint
 		}
@@ -118,8 +119,7 @@ func (in *inspector) record(r *inspected, rec []byte, note func(byte, error)) {
 	default:
 		return
 	}
-	r.events = append(r.events, event{seq: seq, kind: kind,
-		call: fingerprint{maphash.Bytes(in.seedA, h.call), maphash.Bytes(in.seedB, h.call)}})
+	r.events = append(r.events, event{seq: seq, kind: kind, call: fingerprint(maphash.Bytes(in.seed, h.call))})
 }
 
 // subtree is the root of a perfect tree; leaves is kept.

@@ -1,66 +1,62 @@
 package audit
 
 // window is how many calls back a reused call ID is still recognised; it bounds
-// the memory of Verify (two generations of closed calls).
+// the memory of Verify (two generations of calls).
 const window = 1 << 20
 
 // pairing checks that every intent has exactly one later outcome (INV-01). A
 // denied call is both in one record.
 type pairing struct {
-	open               map[fingerprint]uint64 // intent's sequence number
-	closed, closedPrev map[uint64]struct{}
-	forgot             bool
+	open           map[fingerprint]uint64 // intent's sequence number
+	seen, seenPrev map[fingerprint]struct{}
+	forgot         bool
 }
 
 func newPairing() *pairing {
-	return &pairing{open: make(map[fingerprint]uint64), closed: make(map[uint64]struct{})}
+	return &pairing{open: make(map[fingerprint]uint64), seen: make(map[fingerprint]struct{})}
 }
 
-// add returns what is wrong with the event, or nothing.
+// add returns what is wrong with the event, or nothing. Events come in order.
 func (p *pairing) add(e event) string {
-	intent, open := p.open[e.call]
 	switch e.kind {
 	case 'o':
-		if open {
-			if intent >= e.seq {
-				return "the outcome comes before its intent"
-			}
+		if _, open := p.open[e.call]; open {
 			delete(p.open, e.call)
-			p.close(e.call)
 			return ""
 		}
-		if p.wasClosed(e.call) {
-			return "a second outcome for one call"
+		if p.begin(e.call) {
+			return "an outcome without an earlier intent"
 		}
-		return "an outcome without an earlier intent"
+		return "a second outcome for one call"
 	case 'i':
-		if open || p.wasClosed(e.call) {
+		if !p.begin(e.call) {
 			return "a second intent for one call"
 		}
 		p.open[e.call] = e.seq
 	case 'd':
-		if open || p.wasClosed(e.call) {
+		if !p.begin(e.call) {
 			return "a denial for a call that has a record already"
 		}
-		p.close(e.call)
 	}
 	return ""
 }
 
-func (p *pairing) wasClosed(f fingerprint) bool {
-	if _, ok := p.closed[f[0]]; ok {
-		return true
+// begin remembers the first record of a call; false when it had one. What is
+// open may be older than what is remembered.
+func (p *pairing) begin(f fingerprint) bool {
+	if _, open := p.open[f]; open {
+		return false
 	}
-	_, ok := p.closedPrev[f[0]]
-	return ok
-}
-
-func (p *pairing) close(f fingerprint) {
-	if len(p.closed) >= window {
-		p.forgot = p.closedPrev != nil
-		p.closedPrev, p.closed = p.closed, make(map[uint64]struct{})
+	if _, old := p.seenPrev[f]; old {
+		return false
 	}
-	p.closed[f[0]] = struct{}{}
+	if len(p.seen) >= window {
+		p.forgot = p.seenPrev != nil
+		p.seenPrev, p.seen = p.seen, make(map[fingerprint]struct{})
+	}
+	n := len(p.seen)
+	p.seen[f] = struct{}{} // one look at a big map instead of two
+	return len(p.seen) > n
 }
 
 // firstOpen is the earliest intent that has no outcome.

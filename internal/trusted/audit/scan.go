@@ -2,6 +2,8 @@ package audit
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"time"
 	"unicode/utf8"
 )
@@ -106,14 +108,15 @@ func (s *scanner) id(l string) []byte {
 	if s.bad {
 		return nil
 	}
-	start := s.i
-	for s.i < len(s.b) && idChar[s.b[s.i]] {
-		s.i++
+	b, n := s.b[s.i:], 0
+	for n < len(b) && idChar[b[n]] {
+		n++
 	}
-	if s.i >= len(s.b) || s.b[s.i] != '"' || s.i-start > MaxID {
+	s.i += n
+	if n >= len(b) || b[n] != '"' || n > MaxID {
 		s.bad = true
 	}
-	return s.b[start:s.i]
+	return b[:n]
 }
 
 func (s *scanner) uint(l string) (n uint64) {
@@ -142,17 +145,18 @@ func (s *scanner) time(l string) []byte {
 		return nil
 	}
 	t := s.b[s.i : s.i+len(timeLayout)]
-	for i := range timeLayout {
+	bad := false
+	for i := range timeLayout { // without an early end: it rarely is one
 		want, got := timeLayout[i], t[i]
-		if want >= '0' && want <= '9' {
-			if got < '0' || got > '9' {
-				s.bad = true
-				return nil
-			}
-		} else if want != got {
-			s.bad = true
-			return nil
+		if want-'0' <= 9 {
+			bad = bad || got-'0' > 9
+		} else {
+			bad = bad || want != got
 		}
+	}
+	if bad {
+		s.bad = true
+		return nil
 	}
 	two := func(i int) int { return int(t[i]-'0')*10 + int(t[i+1]-'0') }
 	y, mo, d := two(0)*100+two(2), two(5), two(8)
@@ -256,7 +260,7 @@ func (s *scanner) str() (content []byte, plain bool) {
 	}
 	s.i++
 	start, plain, high := s.i, true, false
-	for s.i < len(s.b) {
+	for s.i += plainRun(s.b[s.i:]); s.i < len(s.b); s.i += plainRun(s.b[s.i:]) {
 		c := s.b[s.i]
 		switch strClass[c] {
 		case strPlain:
@@ -285,6 +289,22 @@ func (s *scanner) str() (content []byte, plain bool) {
 	}
 	s.bad = true
 	return nil, false
+}
+
+// plainRun counts bytes that are neither control, quote, backslash nor high, eight
+// at a time: it may stop early, never late.
+func plainRun(b []byte) (n int) {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for ; len(b)-n >= 8; n += 8 {
+		w := binary.LittleEndian.Uint64(b[n:])
+		quote, escape := w^ones*'"', w^ones*'\\'
+		// A top bit is set for each such byte; a borrow sets others only above it.
+		found := (w | (w-ones*0x20)&^w | (quote-ones)&^quote | (escape-ones)&^escape) & tops
+		if found != 0 {
+			return n + bits.TrailingZeros64(found)/8
+		}
+	}
+	return n
 }
 
 // number takes integers of at most 15 digits; others are left to Decode.

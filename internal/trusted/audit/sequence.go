@@ -3,19 +3,22 @@ package audit
 import (
 	"fmt"
 
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
 // sequence takes inspected bundles in order and finds the first bad record.
 type sequence struct {
-	bundles Frontier // roots of full bundles
-	total   uint64
-	good    uint64 // size of the newest stored checkpoint that holds
-	proven  uint64 // size of the newest saved checkpoint that holds
-	newest  uint64 // size of the newest stored checkpoint, also beyond the end
-	older   []Checkpoint
-	pair    *pairing
-	report  Report
+	bundles  Frontier // roots of full bundles
+	total    uint64
+	good     uint64 // size of the newest stored checkpoint that holds
+	proven   uint64 // size of the newest saved checkpoint that holds
+	newest   uint64 // size of the newest stored checkpoint, also beyond the end
+	older    []Checkpoint
+	notes    []SizedNote // stored checkpoints of the last bundle that has any
+	verifier note.Verifier
+	pair     *pairing
+	report   Report
 }
 
 const (
@@ -39,6 +42,9 @@ func (s *sequence) bundle(r *inspected) error {
 	}
 	for _, n := range r.bundle.Notes {
 		s.newest = max(s.newest, n.Size)
+	}
+	if len(r.bundle.Notes) > 0 {
+		s.notes = r.bundle.Notes
 	}
 	if r.odd != nil && r.odd.what == 'f' {
 		return s.fail(first+uint64(r.odd.index), Altered, nextRestore, "record %d: %v", first+uint64(r.odd.index), r.odd.err)
@@ -250,6 +256,9 @@ func (s *sequence) finish(live bool) {
 	case s.good < s.total || s.newest == 0:
 		_ = s.fail(s.good, Signature, nextRestore, "no stored checkpoint covers the records from %d on", s.good)
 		return
+	case !s.signed():
+		_ = s.fail(s.total, Signature, nextRestore, "the stored checkpoint of size %d is not signed by the key of this log", s.good)
+		return
 	}
 	s.report.Records, s.report.Checkpoint = s.total, s.good
 	if seq, open := s.pair.firstOpen(); open {
@@ -263,4 +272,16 @@ func (s *sequence) finish(live bool) {
 	if s.pair.forgot {
 		s.report.Notes = append(s.report.Notes, fmt.Sprintf("call IDs used again more than %d calls later were not looked for", window))
 	}
+}
+
+// signed reports whether the newest stored checkpoint, which proves all
+// records, is signed by the key. Those before it may only have been read.
+func (s *sequence) signed() bool {
+	for _, n := range s.notes {
+		if n.Size == s.good {
+			_, err := openCheckpoint(n.Note, s.verifier)
+			return err == nil
+		}
+	}
+	return false
 }

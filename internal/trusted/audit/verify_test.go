@@ -14,6 +14,7 @@ type memory struct {
 	key     *Key
 	records []Record
 	err     error // after the records
+	alter   func(*Bundle)
 }
 
 func (m *memory) add(k Kind, call string) *memory {
@@ -37,6 +38,9 @@ func (m *memory) Bundles(_ context.Context, yield func(Bundle) error) error {
 			return err
 		}
 		b.Notes = []SizedNote{{f.Len(), note}}
+		if m.alter != nil {
+			m.alter(&b)
+		}
 		if err := yield(b); err != nil {
 			return err
 		}
@@ -128,5 +132,103 @@ func TestVerifyErrors(t *testing.T) {
 	}
 	if rep, err := Verify(t.Context(), &memory{key: key}, Options{Key: key.Verifier}); err != nil || rep.First == nil {
 		t.Errorf("a log of nothing: %+v, %v", rep.First, err)
+	}
+}
+
+// Stored checkpoints before the newest are read first, and verified where
+// anything is odd: what is wrong is named as if all were verified at once.
+func TestVerifyStoredCheckpoints(t *testing.T) {
+	t.Parallel()
+	key, other := testKey(t, "agentos/log/1"), testKey(t, "agentos/log/2")
+	sameName := testKey(t, "agentos/log/1")
+	const last = 3 * BundleSize // the size of the newest is last+1
+	note := func(first uint64, f func(b *Bundle)) func(*Bundle) {
+		return func(b *Bundle) {
+			if b.First == first {
+				f(b)
+			}
+		}
+	}
+	breakSig := func(b *Bundle) { b.Notes[0].Note[len(b.Notes[0].Note)-9] ^= 1 }
+	sign := func(k *Key) func(b *Bundle) {
+		return func(b *Bundle) {
+			c, err := OpenCheckpoint(b.Notes[0].Note, key.Verifier)
+			if err == nil {
+				b.Notes[0].Note, err = k.Sign(c.Size, c.Root)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	tests := map[string]struct {
+		alter func(*Bundle)
+		seq   uint64
+		kind  ProblemKind // empty: sound
+	}{
+		"untouched":                        {nil, 0, ""},
+		"newest, signature":                {note(last, breakSig), last, Signature},
+		"newest, another key's":            {note(last, sign(sameName)), last, Signature},
+		"newest, another log's":            {note(last, sign(other)), last, Signature},
+		"newest, cut":                      {note(last, func(b *Bundle) { b.Notes[0].Note = b.Notes[0].Note[:40] }), last, Signature},
+		"newest, missing":                  {note(last, func(b *Bundle) { b.Notes = nil }), last, Signature},
+		"middle, root right, signature":    {note(BundleSize, breakSig), 0, ""},
+		"middle, text":                     {note(BundleSize, func(b *Bundle) { b.Notes[0].Note[20] ^= 1 }), BundleSize, Signature},
+		"middle, another log's":            {note(BundleSize, sign(other)), BundleSize, Signature},
+		"middle, signature, then a break":  {func(b *Bundle) { note(BundleSize, breakSig)(b); note(last, breakSig)(b) }, BundleSize, Signature},
+		"middle, filed under another size": {note(BundleSize, func(b *Bundle) { b.Notes[0].Size-- }), BundleSize, Signature},
+		// Records and hashes rewritten and given a checkpoint that nobody signed:
+		// its root fits, the next one's doesn't.
+		"first rewritten, unsigned checkpoint": {note(0, func(b *Bundle) { forge(t, b, sameName) }), 0, Signature},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := (&memory{key: key, alter: tt.alter}).add(KindGenesis, "")
+			for len(m.records) <= last {
+				m.add(KindRunState, "")
+			}
+			rep, err := Verify(t.Context(), m, Options{Key: key.Verifier})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.kind == "" {
+				if rep.First != nil || rep.Checkpoint != last+1 {
+					t.Errorf("%+v, %+v", rep, rep.First)
+				}
+				return
+			}
+			if rep.First == nil || rep.First.Seq != tt.seq || rep.First.Kind != tt.kind {
+				t.Errorf("%+v, want record %d %s", rep.First, tt.seq, tt.kind)
+			}
+		})
+	}
+}
+
+// forge changes record 7 of the first bundle and makes hashes and checkpoint
+// fit, signed by a key that isn't the log's.
+func forge(t *testing.T, b *Bundle, k *Key) {
+	var data, leaves []byte
+	var f Frontier
+	err := Frames(b.Data, func(i int, rec []byte, _ tlog.Hash) bool {
+		r, err := Decode(rec)
+		if err != nil {
+			t.Error(err)
+		}
+		if i == 7 {
+			r.Body = []byte(`{"forged":true}`)
+		}
+		var leaf tlog.Hash
+		data, leaf = AppendFrame(data, r)
+		leaves = append(leaves, leaf[:]...)
+		f.Push(leaf)
+		return true
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	b.Data, b.Leaves = data, leaves
+	if b.Notes[0].Note, err = k.Sign(f.Len(), f.Root(nil)); err != nil {
+		t.Error(err)
 	}
 }
