@@ -21,6 +21,7 @@ import (
 	"agentos/internal/cli/lineage"
 	"agentos/internal/cli/manual"
 	"agentos/internal/cli/policy"
+	"agentos/internal/cli/run"
 	"agentos/internal/client"
 	"agentos/internal/lib/fault"
 
@@ -30,9 +31,9 @@ import (
 // version is set by the build: -ldflags "-X main.version=…".
 var version = ""
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(command()) }
 
-func run() int {
+func command() int {
 	spawn := &client.Spawn{Dirs: client.SystemDirs()}
 	ctx, stop := signals(spawn)
 	defer stop()
@@ -52,6 +53,7 @@ func run() int {
 		doctor.Command(e), config.Command(e), policy.Command(e),
 		manual.Version(e), manual.Completion(e), manual.Man(e), manual.ExitCodes(e), manual.Environment(e),
 	)
+	root.AddCommand(run.Commands(e)...)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		err = out.Err()

@@ -15,7 +15,7 @@ import (
 // with canned answers (fake_test.go).
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"agentos":  func() { os.Exit(run()) },
+		"agentos":  func() { os.Exit(command()) },
 		"agentosd": func() { os.Exit(fakeDaemon()) },
 	})
 }

@@ -37,6 +37,7 @@ type Session struct {
 	Audit  agentosv1connect.AuditServiceClient
 	Policy agentosv1connect.PolicyServiceClient
 	Host   agentosv1connect.HostServiceClient
+	Run    agentosv1connect.RunServiceClient
 
 	peer peer
 }
@@ -55,6 +56,7 @@ func newSession(h *http.Client, p peer) *Session {
 		Audit:  agentosv1connect.NewAuditServiceClient(h, wire.BaseURL, opts...),
 		Policy: agentosv1connect.NewPolicyServiceClient(h, wire.BaseURL, opts...),
 		Host:   agentosv1connect.NewHostServiceClient(h, wire.BaseURL, opts...),
+		Run:    agentosv1connect.NewRunServiceClient(h, wire.BaseURL, opts...),
 		peer:   p,
 	}
 }

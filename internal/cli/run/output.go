@@ -1,0 +1,117 @@
+package run
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"agentos/internal/lib/fault"
+	"agentos/internal/lib/termfilter"
+	"agentos/internal/lib/termsafe"
+)
+
+// output is one of our two output streams. Bytes pass unchanged, except to a
+// terminal.
+type output struct {
+	w      io.Writer
+	filter *termfilter.Filter // nil: not a terminal
+	buf    []byte
+}
+
+// outputs is called once it is known what this is about. With --json the
+// messages were printed already.
+func (s *session) outputs() {
+	s.out, s.err = &output{w: s.e.Out}, &output{w: s.e.Err}
+	if s.e.JSON {
+		s.out.w, s.err.w = io.Discard, io.Discard
+		return
+	}
+	if s.e.OutTerm {
+		s.out.filter = termfilter.New(termfilter.Config{Name: s.name, Queries: s.term != nil})
+	}
+	if s.e.ErrTerm {
+		s.err.filter = termfilter.New(termfilter.Config{Name: s.name})
+	}
+}
+
+func (o *output) write(b []byte) error {
+	if o.filter != nil {
+		o.buf = o.filter.Append(o.buf[:0], b)
+		b = o.buf
+	}
+	if _, err := o.w.Write(b); err != nil {
+		return fault.Wrap(err, fault.Unavailable, "check the disk or the reader of the output", "write output")
+	}
+	return nil
+}
+
+// end gives the terminal its modes back. The run is over: errors change nothing.
+func (o *output) end() {
+	if o.filter != nil {
+		_, _ = o.w.Write(o.filter.End(nil))
+	}
+}
+
+// answerGrace is how long the terminal may take to answer at the end.
+const answerGrace = 150 * time.Millisecond
+
+// finish takes the program off our streams. What the terminal still answers to
+// its questions must not be typed into the shell: answers come in order, so when
+// one to a question of our own is there, the others were before. ask is off when
+// the end is not orderly.
+func (s *session) finish(ask bool) {
+	s.set(func() { s.running, s.over = false, true })
+	s.out.end()
+	s.err.end()
+	if ask && s.term.isRaw() && s.out.filter != nil && s.out.filter.Asked() {
+		_, _ = io.WriteString(s.e.Out, "\x1b[5n")
+		limit := time.NewTimer(answerGrace)
+		defer limit.Stop()
+		var got []byte
+		for !bytes.Contains(got, []byte("\x1b[0n")) && len(got) < 64<<10 {
+			select {
+			case b := <-s.keys:
+				got = append(got, b...)
+				continue
+			case <-limit.C:
+			}
+			break
+		}
+	}
+	s.term.restore()
+}
+
+// say prints a line of ours on standard error, also while the terminal is raw.
+func (s *session) say(text string) {
+	if s.quiet {
+		return
+	}
+	eol := "\n"
+	if s.term.isRaw() {
+		eol = "\r\n"
+	}
+	fmt.Fprintf(s.e.Err, "agentos: %s%s", termsafe.Line(text), eol)
+}
+
+// announce says what confines the program, before it writes anything.
+func (s *session) announce(detach bool) {
+	st := s.started
+	if !s.attached {
+		line := fmt.Sprintf("%s, profile %s, uid %d, %s", st.GetRun(), st.GetProfile(), st.GetUid(), st.GetStrength())
+		if l := st.GetLayers(); len(l) > 0 {
+			line += ": " + strings.Join(l, ", ")
+		}
+		s.say(line)
+	}
+	if m := st.GetMissing(); len(m) > 0 {
+		s.say("note: nothing on this host enforces " + strings.Join(m, ", "))
+	}
+	for _, n := range st.GetNotices() {
+		s.say("note: " + n)
+	}
+	if detach && !s.e.JSON {
+		s.e.Printf("%s\n", termsafe.Line(st.GetRun()))
+	}
+}
