@@ -37,7 +37,7 @@ const (
 func (p *Plan) Check() error {
 	checks := []func() error{
 		p.checkHead, p.checkCommand, p.checkEnv, p.checkIdentity, p.Limits.check,
-		p.checkMounts, p.checkFiles, p.checkPlaces, p.checkStrength, p.checkSize,
+		p.checkMounts, p.checkStrength, p.checkFiles, p.checkPlaces, p.checkSize,
 	}
 	for _, c := range checks {
 		if err := c(); err != nil {

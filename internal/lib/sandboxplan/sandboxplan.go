@@ -7,7 +7,8 @@
 // Invariants: what a plan does not list is absent (INV-02, C-10); Check refuses
 // what could not be enforced or would widen the sandbox, and both sides of the
 // launch wire call it, because the launcher may be root and its caller isn't.
-// Format: docs/spec/sandbox-plan.md. Tests: check_test.go, FuzzCheck.
+// Format: docs/spec/sandbox-plan.md. Tests: check_test.go, FuzzCheck,
+// FuzzLimits.
 package sandboxplan
 
 // Version is the plan format.
