@@ -32,7 +32,7 @@ func (s *Session) runService() *runapi.Service {
 				return nil, err
 			}
 			// Identities are bound when something runs; until then a stand-in.
-			built, err := s.build(spec, p, s.standIn(p.Name), filepath.Join(s.cfg.StateDir, "homes", p.Name))
+			built, err := s.build("run-shown", spec, p, s.standIn(p.Name), filepath.Join(s.cfg.StateDir, "homes", p.Name))
 			if err != nil {
 				return nil, err
 			}
@@ -115,7 +115,7 @@ func (s *Session) makeRun(ctx context.Context, spec *pb.RunSpec) (*wrapped.Run, 
 	if err != nil {
 		return nil, err
 	}
-	built, err := s.build(spec, p, bound{ids[principal.Agent], ids[principal.Shim]}, home)
+	built, err := s.build(newID("run"), spec, p, bound{ids[principal.Agent], ids[principal.Shim]}, home)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (s *Session) home(p profile.Profile) (string, error) {
 	return dir, nil
 }
 
-func (s *Session) build(spec *pb.RunSpec, p profile.Profile, ids bound, home string) (sandbox.Result, error) {
+func (s *Session) build(run string, spec *pb.RunSpec, p profile.Profile, ids bound, home string) (sandbox.Result, error) {
 	owner, err := s.ownerOf(spec)
 	if err != nil {
 		return sandbox.Result{}, err
@@ -178,7 +178,7 @@ func (s *Session) build(spec *pb.RunSpec, p profile.Profile, ids bound, home str
 	}
 	strength := sandboxplan.Strength(spec.GetStrength())
 	return sandbox.Build(sandbox.Request{
-		Profile: p, Command: spec.GetCommand(), Dir: spec.GetDir(), RW: spec.GetRw(), RO: spec.GetRo(), Deny: spec.GetDeny(),
+		Run: run, Profile: p, Command: spec.GetCommand(), Dir: spec.GetDir(), RW: spec.GetRw(), RO: spec.GetRo(), Deny: spec.GetDeny(),
 		Limits: spec.GetLimits(), Strength: strength, TTY: spec.GetTty(), Rows: uint16(spec.GetRows()), Cols: uint16(spec.GetCols()),
 		Identity: sandboxplan.Identity{
 			UID: ids.agent.UID, GID: ids.agent.GID, OwnerUID: s.owner, OwnerGID: s.ownerGID(), User: "agent",

@@ -200,10 +200,9 @@ func (s *Service) relay(ctx context.Context, st *stream, r *wrapped.Run, sub *wr
 				left <- true
 				return
 			}
-			if r.Input(ctx, in) != nil {
-				left <- false
-				return
-			}
+			// What can't be passed on is dropped: the program is about to end, and
+			// how it ended is what the client waits for.
+			_ = r.Input(ctx, in)
 		}
 	}()
 	for {

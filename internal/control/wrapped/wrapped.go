@@ -57,7 +57,7 @@ type Deps struct {
 
 // Config is what to run.
 type Config struct {
-	Plan     sandboxplan.Plan // Run is filled in
+	Plan     sandboxplan.Plan // its Run is the run's ID
 	Name     string
 	Profile  string
 	Agent    string // principal that the run acts as
@@ -104,10 +104,9 @@ const tailBytes = 256 << 10
 // New starts nothing.
 func New(cfg Config, deps Deps) *Run {
 	r := &Run{
-		ID: deps.NewID("run"), cfg: cfg, deps: deps, done: make(chan struct{}), subs: map[int]*Subscriber{}, tail: newRing(tailBytes),
+		ID: cfg.Plan.Run, cfg: cfg, deps: deps, done: make(chan struct{}), subs: map[int]*Subscriber{}, tail: newRing(tailBytes),
 		drained: make(chan struct{}), wireDone: make(chan struct{}), state: "created", more: make(chan struct{}),
 	}
-	r.cfg.Plan.Run = r.ID
 	return r
 }
 
