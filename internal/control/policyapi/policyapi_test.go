@@ -283,6 +283,19 @@ func TestExplainChangesNothing(t *testing.T) {
 	}
 }
 
+// TestExplainCountsWhatWasUsed: the state's budgets are those of the gate.
+func TestExplainCountsWhatWasUsed(t *testing.T) {
+	b := newBench(t)
+	b.record(b.toolCall("call-1", "package_query", `{"name":"x"}`))
+	req := &pb.PolicyExplainRequest{Action: "tool.call", Resource: "package_query", Args: `{"name":"x"}`}
+	for limit, want := range map[int64]string{1: "budget", 2: "allowed"} {
+		b.cfg.Budgets = []config.Budget{{Level: "owner", Resource: budget.ToolCalls, Limit: limit}}
+		if x, err := b.explain(req); err != nil || last(x) != want {
+			t.Errorf("limit %d: %v %v", limit, x, err)
+		}
+	}
+}
+
 func TestExplainRefuses(t *testing.T) {
 	b := newBench(t)
 	for name, req := range map[string]*pb.PolicyExplainRequest{

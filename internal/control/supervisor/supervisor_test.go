@@ -228,6 +228,9 @@ func TestModelCalls(t *testing.T) {
 			if !ok || o.Status != tc.status || !strings.Contains(o.Reason, tc.reason) {
 				t.Errorf("%+v, want %s %q", o, tc.status, tc.reason)
 			}
+			if want := map[bool]string{true: "crashed", false: "completed"}[name == "shim dies"]; end.GetReason() != want {
+				t.Errorf("run ended %s: %s", end.GetReason(), end.GetDetail())
+			}
 			if o.Used[budget.Tokens] != tc.tokens || o.Used[budget.ModelCall] > 1 {
 				t.Errorf("charged %v, want %d tokens", o.Used, tc.tokens)
 			}
