@@ -3,18 +3,19 @@
 package main
 
 import (
-	"os"
-
 	"agentos/internal/execution/jailer"
+	"agentos/internal/host/cgroup"
+	"agentos/internal/lib/fault"
 	"agentos/internal/lib/sandboxplan"
 )
 
-func groups(string, sandboxplan.Limits) (jailer.Groups, []string, error) { return none{}, nil, nil }
-
-type none struct{}
-
-func (none) Dir() *os.File   { return nil }
-func (none) Add(int) error   { return nil }
-func (none) Kill() error     { return nil }
-func (none) Paths() []string { return nil }
-func (none) Remove() error   { return nil }
+// groups makes a sandbox's control groups by m.
+func groups(m *cgroup.Manager) func(string, sandboxplan.Limits) (jailer.Groups, []string, error) {
+	return func(run string, l sandboxplan.Limits) (jailer.Groups, []string, error) {
+		g, missing, err := m.New(run, cgroup.Limits{PIDs: l.PIDs, MemoryBytes: l.MemoryBytes, CPUPercent: l.CPUPercent})
+		if err != nil {
+			return nil, nil, fault.Wrap(err, fault.Unavailable, "run `agentos doctor` to see this host's control groups", "limit sandbox %s", run)
+		}
+		return g, missing, nil
+	}
+}

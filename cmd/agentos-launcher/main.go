@@ -27,6 +27,7 @@ import (
 
 	"agentos/internal/api/launchwire"
 	"agentos/internal/execution/jailer"
+	"agentos/internal/host/cgroup"
 	"agentos/internal/host/fdframe"
 	"agentos/internal/host/jail"
 )
@@ -53,11 +54,18 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	m, err := cgroup.Open()
+	if err != nil {
+		return err
+	}
+	if err := m.Clean(); err != nil {
+		fmt.Fprintln(os.Stderr, "agentos-launcher:", err) // what is left of others stops nobody
+	}
 	j, err := jail.New("/proc/self/exe")
 	if err != nil {
 		return err
 	}
 	return jailer.Run(context.Background(), jailer.Deps{
-		Wire: fdframe.New(c, launchwire.MaxMessage), Jail: j, Groups: groups,
+		Wire: fdframe.New(c, launchwire.MaxMessage), Jail: j, Groups: groups(m),
 	})
 }
