@@ -192,6 +192,10 @@ func fakeShim() int {
 		return 95
 	}
 	f.hello, f.mcp, f.out = *m.Hello, files[0], files[2]
+	if len(files) == 4 {
+		b, _ := io.ReadAll(files[3])
+		f.up(gatewire.Up{Text: &gatewire.Text{Text: "script: " + string(b)}}, "")
+	}
 	if f.script(how, arg, c) {
 		for { // until the wire ends
 			f.down()

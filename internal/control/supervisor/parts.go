@@ -122,17 +122,14 @@ func (r *run) startLoop(setup context.Context) error {
 	for _, f := range []*os.File{pairs[0][1], pairs[1][1], pairs[2][1], wr} {
 		_ = f.Close()
 	}
-	stop := context.AfterFunc(setup, func() { _ = p.shim.Kill() })
-	err = r.hello(pairs[0][0], pairs[1][0], rd)
-	stop()
-	if err != nil {
-		return p.died(err, p.shim, p.shimErr)
+	if err := r.hello(setup, pairs[0][0], pairs[1][0], rd); err != nil {
+		return err
 	}
 	return r.instruct(setup, pairs[2][0])
 }
 
 // hello tells the shim its run and hands it the far ends.
-func (r *run) hello(mcp, chat, out *os.File) error {
+func (r *run) hello(setup context.Context, mcp, chat, out *os.File) error {
 	files := []*os.File{mcp, chat, out}
 	if r.s.cfg.Replay != nil {
 		f, err := r.s.cfg.Replay()
@@ -148,7 +145,13 @@ func (r *run) hello(mcp, chat, out *os.File) error {
 	if err != nil {
 		return err
 	}
-	return r.parts.wire.Write(b, files...)
+	p := r.parts
+	stop := context.AfterFunc(setup, func() { _ = p.shim.Kill() }) // it may not read
+	defer stop()
+	if err := p.wire.Write(b, files...); err != nil {
+		return p.died(err, p.shim, p.shimErr)
+	}
+	return nil
 }
 
 // instruct waits until the loop says that it is locked, checks that with the

@@ -16,6 +16,7 @@ import (
 	pb "agentos/internal/api/agentosv1"
 	"agentos/internal/host/procstatus"
 	"agentos/internal/lib/endreason"
+	"agentos/internal/lib/fault"
 	"agentos/internal/trusted/audit"
 	"agentos/internal/trusted/budget"
 	"agentos/internal/trusted/call"
@@ -99,7 +100,7 @@ func TestReport(t *testing.T) {
 // TestUnverifiedPartIsToldNothing is OSA-02: what the kernel says of a part is
 // compared with its binding before the part learns anything.
 func TestUnverifiedPartIsToldNothing(t *testing.T) {
-	for fault, change := range map[string]func(*procstatus.Status){
+	for wrong, change := range map[string]func(*procstatus.Status){
 		"uid":             func(s *procstatus.Status) { s.UID = 4001 },
 		"effective uid":   func(s *procstatus.Status) { s.EUID = 0 },
 		"gid":             func(s *procstatus.Status) { s.GID = 4001 },
@@ -111,7 +112,7 @@ func TestUnverifiedPartIsToldNothing(t *testing.T) {
 		"unreadable":      func(s *procstatus.Status) { s.Seccomp = -1 },
 	} {
 		for _, part := range []string{"agentos-shim", "agentos-loop"} {
-			t.Run(part+" "+fault, func(t *testing.T) {
+			t.Run(part+" "+wrong, func(t *testing.T) {
 				b := newBench(t, "obey,0", "obey")
 				b.status = func(p string, s *procstatus.Status) {
 					if p == part {
@@ -391,6 +392,30 @@ func TestNoRecordNoEffect(t *testing.T) {
 		}
 		b.checkNothingLeft(1 << 20)
 	})
+}
+
+// TestReplayScript: the shim gets the opened script with its hello; one that
+// can't be opened ends the start with the reason.
+func TestReplayScript(t *testing.T) {
+	b := newBench(t, "obey,0", "obey")
+	b.cfg.Replay = func() (*os.File, error) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		_, _ = w.WriteString("turns")
+		return r, w.Close()
+	}
+	if end := b.run(t.Context()); end.GetReason() != "completed" || !strings.Contains(b.texts(), "script: turns") {
+		t.Errorf("%v %s", end, b.texts())
+	}
+	b = newBench(t, "obey,0", "obey")
+	b.cfg.Replay = func() (*os.File, error) {
+		return nil, fault.New(fault.Usage, "name it", "script is gone")
+	}
+	if end := b.run(t.Context()); end.GetReason() != "internal" || !strings.Contains(end.GetDetail(), "script is gone") || end.GetNext() != "name it" {
+		t.Errorf("%v", end)
+	}
 }
 
 // TestGrants: a run gets the configured grants under its own name, and they go
