@@ -53,7 +53,7 @@ func Run(ctx context.Context, d Deps) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = d.Wire.Close() })()
-	s := &server{deps: d, live: map[string]context.CancelFunc{}}
+	s := &server{deps: d, live: map[string]context.CancelFunc{}, box: map[string]*jail.Sandbox{}}
 	err := s.serve(ctx)
 	cancel()
 	s.all.Wait()
@@ -69,6 +69,7 @@ type server struct {
 
 	mu   sync.Mutex
 	live map[string]context.CancelFunc
+	box  map[string]*jail.Sandbox // those that have started
 }
 
 func (s *server) serve(ctx context.Context) error {
@@ -90,6 +91,8 @@ func (s *server) serve(ctx context.Context) error {
 		switch {
 		case r.Stop != nil:
 			s.stop(r.Stop.Run)
+		case r.Signal != nil:
+			s.signal(r.Signal.Run, r.Signal.Signal)
 		case r.Ping != nil:
 			s.reply(launchwire.Reply{Pong: &launchwire.Pong{PID: os.Getpid(), Root: os.Geteuid() == 0}})
 		}
@@ -141,6 +144,20 @@ func (s *server) stop(run string) {
 	}
 }
 
+// signal reaches a command that runs; a signal for one that has ended, or not
+// yet started, is dropped.
+func (s *server) signal(run, name string) {
+	s.mu.Lock()
+	box := s.box[run]
+	s.mu.Unlock()
+	if box == nil {
+		return
+	}
+	if err := box.Signal(name); err != nil {
+		fmt.Fprintf(os.Stderr, "agentos-launcher: sandbox %s: %v\n", run, err)
+	}
+}
+
 // run is a sandbox's whole life. It returns the last reply about it.
 func (s *server) run(ctx context.Context, p *sandboxplan.Plan, lifeline *os.File) launchwire.Reply {
 	defer lifeline.Close()
@@ -156,6 +173,14 @@ func (s *server) run(ctx context.Context, p *sandboxplan.Plan, lifeline *os.File
 	if err != nil {
 		return failure(p.Run, errors.Join(err, groups.Remove()))
 	}
+	s.mu.Lock()
+	s.box[p.Run] = box
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.box, p.Run)
+	}()
 	started := launchwire.Reply{Started: &launchwire.Started{
 		Run: p.Run, PID: box.PID(), Cgroup: groups.Paths(), Missing: missing, Layers: box.Layers,
 	}}

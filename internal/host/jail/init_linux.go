@@ -35,6 +35,7 @@ type answer struct {
 
 type begun struct {
 	Layers []string `json:"layers"`
+	Child  int      `json:"child"` // the command's number, as the first process sees it
 }
 
 // status is how the command ended.
@@ -87,7 +88,7 @@ func Init() int {
 		first.end()
 		return 1 // the shim is gone
 	}
-	send(wire, answer{Started: &begun{first.layers}})
+	send(wire, answer{Started: &begun{first.layers, first.child}})
 	ctl, err := c.File()
 	if err != nil {
 		first.end()

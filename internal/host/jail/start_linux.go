@@ -53,6 +53,7 @@ type Sandbox struct {
 	Layers []string // what confines the command, for the record
 
 	pid    int
+	child  int // the command, as the first process sees it
 	bare   bool
 	groups Groups
 	proc   *os.Process
@@ -200,7 +201,7 @@ func (s *Sandbox) begin(c *net.UnixConn, order []byte, files []*os.File) error {
 	case a.Started == nil:
 		return s.lost(errors.New("it told neither success nor failure"))
 	}
-	s.Layers = a.Started.Layers
+	s.Layers, s.child = a.Started.Layers, a.Started.Child
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return failed(err, "first process", "clear the deadline")
 	}
