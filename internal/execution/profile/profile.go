@@ -6,7 +6,7 @@
 // go-yaml. Imported by: execution/sandbox, control. Portable. Invariants: an
 // absent, null or empty list allows nothing (C-10); an unknown key is an error
 // that names its line; no profile passes a variable that is named like a secret.
-// Format: docs/spec/profile.md. Tests: parse_test.go, builtin_test.go,
+// Format: docs/spec/profile.md. Tests: parse_test.go,
 // FuzzParse.
 package profile
 
