@@ -136,10 +136,16 @@ func (o *options) spec(e *cli.Env, args []string) (*agentosv1.RunSpec, error) {
 	return spec, nil
 }
 
+// maxPath bounds the caller's PATH, in bytes.
+const maxPath = 16 << 10
+
 // passable are variables that say how to write for this person and terminal, and
-// hold no secret.
+// hold no secret; and PATH, in which the command is looked up.
 func passable(getenv func(string) string) map[string]string {
 	out := map[string]string{}
+	if v := getenv("PATH"); v != "" && len(v) <= maxPath {
+		out["PATH"] = v
+	}
 	for _, k := range []string{
 		"TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLORFGBG", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE",
 		"LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_COLLATE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LC_MONETARY", "TZ",
