@@ -53,6 +53,7 @@ func fakeDaemon() int {
 	mux.Handle(agentosv1connect.NewAuditServiceHandler(fake{}))
 	mux.Handle(agentosv1connect.NewPolicyServiceHandler(fakePolicy{}))
 	mux.Handle(agentosv1connect.NewHostServiceHandler(fake{}))
+	mux.Handle(agentosv1connect.NewRunServiceHandler(fakeRun{}))
 	if err := wire.Serve(context.Background(), conn, mux); err != nil {
 		fmt.Fprintf(os.Stderr, "agentosd: serve: %v\n", err)
 		return 1

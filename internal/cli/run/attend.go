@@ -45,9 +45,12 @@ func (s *session) signal(sig os.Signal, count int) int {
 	case !running:
 		s.end(sig)
 	case s.attached && (name == "TERM" || name == "HUP" || name == "INT" && s.term == nil):
+		if s.is(&s.left) {
+			s.end(nil) // no answer to the first
+			break
+		}
 		s.set(func() { s.left = true })
 		_ = s.send(&agentosv1.RunInput{Input: &agentosv1.RunInput_Detach{Detach: true}}) // closing the stream says the same
-		s.end(nil)
 	case s.term != nil && (name == "TERM" || name == "HUP"):
 		s.end(sig)
 	case name == "USR1" || name == "USR2":

@@ -91,6 +91,9 @@ func (s *session) sendWindow(rows, cols uint32) {
 func (s *session) relay(ctx context.Context, st bidi, first *agentosv1.RunInput, detach bool) error {
 	s.stream = st
 	s.outputs()
+	// HTTP/2 looks at a cancelled context only once the request's body has ended.
+	unwatch := context.AfterFunc(ctx, func() { _ = st.CloseRequest() })
+	defer unwatch()
 	defer func() { _ = st.CloseResponse() }() // the end of the stream was seen, or is not wanted
 	if err := s.send(first); err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -179,8 +182,8 @@ func (s *session) input(ctx context.Context) {
 		case s.reserve(ctx, n):
 			_ = s.send(&agentosv1.RunInput{Input: &agentosv1.RunInput_Stdin{Stdin: b[:n]}}) // the receiver sees a stream that ended
 		}
-		if err != nil {
-			if !s.attached && !s.is(&s.over) {
+		if err != nil || ctx.Err() != nil {
+			if ctx.Err() == nil && !s.attached && !s.is(&s.over) {
 				_ = s.send(&agentosv1.RunInput{Input: &agentosv1.RunInput_StdinEof{StdinEof: true}})
 			}
 			break

@@ -114,3 +114,11 @@ func Signals(t *testing.T, f *os.File) {
 	t.Helper()
 	change(t, f, func(x *unix.Termios) { x.Lflag |= unix.ISIG })
 }
+
+// Resize sets the terminal's window size.
+func Resize(t *testing.T, f *os.File, rows, cols uint16) {
+	t.Helper()
+	with(t, f, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+	})
+}
