@@ -54,6 +54,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if err := jail.Confine(); err != nil {
+		return err
+	}
 	m, err := cgroup.Open()
 	if err != nil {
 		return err

@@ -14,17 +14,18 @@ import (
 
 // ownerMap makes the user namespace that idmapped mounts of p need: the owner's
 // IDs on disk are the agent's in the mount. It is nil when p has no such mount.
-func ownerMap(p *sandboxplan.Plan) (*os.File, error) {
+func (j *Jail) ownerMap(p *sandboxplan.Plan) (*os.File, error) {
 	id := p.Identity
 	owned := slices.ContainsFunc(p.Mounts, func(m sandboxplan.Mount) bool { return m.Owned })
 	if !owned || (id.UID == id.OwnerUID && id.GID == id.OwnerGID) {
 		return nil, nil
 	}
-	pid, err := sleeper()
+	pid, err := j.sleeper()
 	if err != nil {
 		return nil, errno("clone", err)
 	}
 	defer func() {
+		defer j.forget(pid)
 		_ = unix.Kill(pid, unix.SIGKILL)
 		for {
 			if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
@@ -46,7 +47,9 @@ func ownerMap(p *sandboxplan.Plan) (*os.File, error) {
 
 // sleeper makes a process in a new user namespace that does nothing at all: it
 // shares no memory, never returns to the runtime, and ends with this thread.
-func sleeper() (int, error) {
+func (j *Jail) sleeper() (int, error) {
+	j.forks.RLock()
+	defer j.forks.RUnlock()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	// No handler of ours may run in the child, where the runtime isn't.
@@ -58,12 +61,11 @@ func sleeper() (int, error) {
 		return 0, err
 	}
 	pid, e := forkAndSleep(uintptr(os.Getpid()))
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil); err != nil {
-		return 0, err
-	}
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) // it was set a moment ago
 	if e != 0 {
 		return 0, e
 	}
+	j.note(int(pid))
 	return int(pid), nil
 }
 

@@ -56,6 +56,11 @@ func (j *Jail) check(p *sandboxplan.Plan) error {
 	if p.Strength == sandboxplan.LandlockOnly && j.landlock < 6 {
 		return missing(unix.EOPNOTSUPP, "landlock", "boot linux 6.12 or newer, or use --strength rootless", "confine signals: Landlock ABI %d, 6 is needed without namespaces", j.landlock)
 	}
+	if p.Strength == sandboxplan.LandlockOnly {
+		if err := reaper(); err != nil {
+			return missing(err, "subreaper", "boot a kernel with CONFIG_PROC_CHILDREN, or use --strength rootless", "watch over processes without a PID namespace")
+		}
+	}
 	if p.Strength == sandboxplan.LandlockOnly && p.Nested {
 		return refused("nested sandboxes", "use --strength rootless or full", "allow nested sandboxes without a mount namespace around them")
 	}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"runtime"
 	"strings"
 	"syscall"
 	"unsafe"
 
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 
 	"agentos/internal/host/fdframe"
@@ -51,15 +53,56 @@ func (f *first) start() error {
 	if err != nil {
 		return err
 	}
-	f.child, err = syscall.ForkExec(exe, f.Plan.Command, &syscall.ProcAttr{
+	attr := &syscall.ProcAttr{
 		Env:   append([]string{}, f.Plan.Env...),
 		Files: []uintptr{uintptr(own[0]), uintptr(own[1]), uintptr(own[2])},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: f.Plan.TTY, Pdeathsig: syscall.SIGKILL},
-	})
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: f.Plan.TTY},
+	}
+	if f.bare() {
+		f.child, err = forkBelow(exe, f.Plan.Command, attr)
+	} else {
+		f.child, err = syscall.ForkExec(exe, f.Plan.Command, attr)
+	}
 	if err != nil {
 		return notRun(err, f.Plan.Command[0])
 	}
 	return nil
+}
+
+// forkBelow starts the command in a Landlock domain below this process's own, so
+// that it can't signal this process: without a PID namespace nothing else keeps
+// it from that. Domains belong to threads; the one that forks is given up.
+func forkBelow(exe string, argv []string, attr *syscall.ProcAttr) (int, error) {
+	scopes := &ll.RulesetAttr{Scoped: ll.ScopeSignal | ll.ScopeAbstractUnixSocket}
+	set, err := ll.LandlockCreateRuleset(scopes, 0)
+	if err != nil {
+		return 0, errno("landlock_create_ruleset", err)
+	}
+	defer unix.Close(set)
+	type result struct {
+		pid int
+		err error
+	}
+	done := make(chan result, 1)
+	var fork func()
+	fork = func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if unix.Gettid() == os.Getpid() {
+			again := make(chan struct{})
+			go func() { defer close(again); fork() }()
+			<-again // the leader is the one that signals find; it stays as it is
+			return
+		}
+		if err := ll.LandlockRestrictSelf(set, 0); err != nil {
+			done <- result{0, errno("landlock_restrict_self", err)}
+			return
+		}
+		pid, err := syscall.ForkExec(exe, argv, attr)
+		done <- result{pid, err}
+	}
+	go fork()
+	r := <-done
+	return r.pid, r.err
 }
 
 func notRun(err error, name string) error {

@@ -30,6 +30,12 @@ type Jail struct {
 	landlock int
 	filters  map[seccomp.Agent][]bpf.RawInstruction
 	null     *os.File
+
+	// forks is read-locked while a child is made and noted, so that no child of
+	// this process's own is taken for an orphan.
+	forks sync.RWMutex
+	mu    sync.Mutex // guards own
+	own   map[int]bool
 }
 
 // Groups are the control groups of one sandbox. host/cgroup has them; nil values
@@ -52,6 +58,7 @@ type Exit struct {
 type Sandbox struct {
 	Layers []string // what confines the command, for the record
 
+	jail   *Jail
 	pid    int
 	child  int // the command, as the first process sees it
 	bare   bool
@@ -67,7 +74,7 @@ type Sandbox struct {
 
 // New prepares to start sandboxes by running self with the argument "init".
 func New(self string) (*Jail, error) {
-	j := &Jail{self: self, filters: map[seccomp.Agent][]bpf.RawInstruction{}}
+	j := &Jail{self: self, own: map[int]bool{}, filters: map[seccomp.Agent][]bpf.RawInstruction{}}
 	if err := j.preflight(); err != nil {
 		return nil, err
 	}
@@ -96,7 +103,7 @@ func (j *Jail) Start(ctx context.Context, p *sandboxplan.Plan, lifeline *os.File
 		return nil, err
 	}
 	files := []*os.File{lifeline}
-	users, err := ownerMap(p)
+	users, err := j.ownerMap(p)
 	if err != nil {
 		return nil, failed(err, "user namespace", "make the map of the owner to the agent")
 	}
@@ -109,7 +116,7 @@ func (j *Jail) Start(ctx context.Context, p *sandboxplan.Plan, lifeline *os.File
 	if err != nil {
 		return nil, &Error{"plan", fault.Wrap(err, fault.Internal, "", "encode order")}
 	}
-	s := &Sandbox{bare: bare, groups: groups}
+	s := &Sandbox{jail: j, bare: bare, groups: groups}
 	c, err := j.clone(p, s)
 	if err != nil {
 		return nil, explain(err, p.Strength)
@@ -161,6 +168,8 @@ func (j *Jail) clone(p *sandboxplan.Plan, s *Sandbox) (*net.UnixConn, error) {
 	if dir := s.groups.Dir(); dir != nil {
 		sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
 	}
+	j.forks.RLock()
+	defer j.forks.RUnlock()
 	s.proc, err = os.StartProcess(j.self, []string{"agentos-sandbox", "init"}, &os.ProcAttr{
 		Dir: "/", Env: []string{}, Files: []*os.File{j.null, j.null, os.Stderr, theirs}, Sys: sys,
 	})
@@ -169,6 +178,7 @@ func (j *Jail) clone(p *sandboxplan.Plan, s *Sandbox) (*net.UnixConn, error) {
 		return nil, fmt.Errorf("start the first process: %w", err)
 	}
 	s.pid = s.proc.Pid
+	j.note(s.pid)
 	if pidfd >= 0 {
 		s.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
 	}
@@ -232,6 +242,11 @@ func (s *Sandbox) Kill() {
 		return
 	}
 	_ = s.groups.Kill() // the first process's end is what counts
+	if s.bare {
+		// It has to end what it reaps; Wait ends what is left without it.
+		_ = s.wire.Close()
+		return
+	}
 	_ = unix.Kill(s.pid, unix.SIGKILL)
 }
 
@@ -257,6 +272,12 @@ func (s *Sandbox) Wait() (Exit, error) {
 	defer s.mu.Unlock()
 	st, err := s.proc.Wait()
 	s.reaped = true
+	s.jail.forget(s.pid)
+	if s.bare {
+		if n := s.jail.orphans(); n > 0 {
+			err = errors.Join(err, fmt.Errorf("%d processes did not end", n))
+		}
+	}
 	_ = s.wire.Close()
 	if s.pidfd != nil {
 		_ = s.pidfd.Close()
