@@ -209,7 +209,13 @@ func (r *run) attend(ctx context.Context) ending {
 	return e
 }
 
+// shimEnded lets the wire end first, so that calls under way are recorded as
+// what they are: cut off by the shim's end, not stopped by us.
 func (r *run) shimEnded() ending {
+	select {
+	case <-r.parts.wireDone:
+	case <-time.After(partGrace):
+	}
 	return ending{reason: endreason.Crashed, detail: "the run's shim ended" + r.parts.shimText(), next: "run `agentos doctor`"}
 }
 
