@@ -31,7 +31,9 @@ const startTimeout = 30 * time.Second
 // directory; share starts one if there is none. False: nobody took it.
 func giveAway(ctx context.Context, share bool, self string, args []string, stateDir string, conn *net.UnixConn) (bool, error) {
 	offer := handover.FromProcess(args)
-	for range 3 { // it may end in the moment in which we come
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for {
 		err := handover.Give(stateDir, offer, conn)
 		if err == nil {
 			return true, nil
@@ -42,12 +44,26 @@ func giveAway(ctx context.Context, share bool, self string, args []string, state
 		if !share {
 			return false, nil
 		}
-		if err := startServer(ctx, self, args, stateDir); err != nil {
+		// Others may be starting one in this moment, or it ends just now: who holds
+		// the state's lock is the one to come back to.
+		err = startServer(ctx, self, args, stateDir)
+		if err != nil && fault.KindOf(err) != fault.Conflict {
 			return false, err
 		}
+		if err == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return false, err
+		case <-time.After(settleTime / 100):
+		}
 	}
-	return false, fault.New(fault.Conflict, "try again", "no agentosd stayed to take this client")
 }
+
+// settleTime is how long clients that start together may take to agree on one
+// agentosd.
+const settleTime = 5 * time.Second
 
 // startServer starts a shared agentosd in a session of its own, so that it
 // outlives this client and its terminal, and waits until it listens.

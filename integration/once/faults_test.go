@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentos/integration/person"
 	"agentos/internal/execution/model/modeltest"
 )
 
@@ -34,17 +35,17 @@ type live struct {
 }
 
 // begin starts `agent once` and follows its events.
-func (p *person) begin(goal string) *live {
-	p.t.Helper()
-	l := &live{cmd: p.cmd(context.Background(), "--json", "agent", "once", goal), out: &bytes.Buffer{}, stderr: &bytes.Buffer{},
+func (p *asked) begin(goal string) *live {
+	p.T.Helper()
+	l := &live{cmd: p.Cmd(context.Background(), "--json", "agent", "once", goal), out: &bytes.Buffer{}, stderr: &bytes.Buffer{},
 		events: make(chan map[string]any, 1000), done: make(chan struct{})}
 	pipe, err := l.cmd.StdoutPipe()
 	if err != nil {
-		p.t.Fatal(err)
+		p.T.Fatal(err)
 	}
 	l.cmd.Stderr = l.stderr
 	if err := l.cmd.Start(); err != nil {
-		p.t.Fatal(err)
+		p.T.Fatal(err)
 	}
 	go func() {
 		defer close(l.done)
@@ -60,7 +61,7 @@ func (p *person) begin(goal string) *live {
 		_ = l.cmd.Wait()
 		close(l.events)
 	}()
-	p.t.Cleanup(func() { _ = l.cmd.Process.Kill(); <-l.done })
+	p.T.Cleanup(func() { _ = l.cmd.Process.Kill(); <-l.done })
 	return l
 }
 
@@ -158,7 +159,7 @@ func ends(fd int, limit time.Duration) bool {
 // TestKillDuringModelCall: agentosd dies between an intent and its outcome. Its
 // parts die with it, and the next start records what is not known.
 func TestKillDuringModelCall(t *testing.T) {
-	as(t, func(t *testing.T, p *person) {
+	as(t, func(t *testing.T, p *asked) {
 		p.model(modeltest.Script{Turns: []modeltest.Turn{{Fault: modeltest.Silent}}, Repeat: true})
 		l := p.begin("wait")
 		l.until(t, "model call", admitted)
@@ -181,10 +182,10 @@ func TestKillDuringModelCall(t *testing.T) {
 				t.Fatalf("%s (%d) outlived agentosd", name, kids[name])
 			}
 		}
-		p.env = nil
+		p.Env = nil
 		p.events(0, "Inspect this Linux system") // the next start recovers
 		var unknown, recovered, crashed int
-		for _, r := range p.log() {
+		for _, r := range p.Log() {
 			switch {
 			case r.Kind == "call.outcome" && r.Body["status"] == "unknown":
 				unknown++
@@ -197,17 +198,14 @@ func TestKillDuringModelCall(t *testing.T) {
 		if unknown != 1 || recovered != 1 || crashed != 1 {
 			t.Errorf("%d unknown outcomes, %d recoveries, %d crashed runs", unknown, recovered, crashed)
 		}
-		p.paired()
+		p.Paired()
 	})
 }
 
 // TestKillAnywhere: agentosd is killed at a random moment of a run, over and
 // over on the same state. Whatever was recorded stays, verifies and pairs.
 func TestKillAnywhere(t *testing.T) {
-	p := newPerson(t, "user", 4321)
-	if os.Getuid() != 0 {
-		p = newPerson(t, "user", uint32(os.Getuid()))
-	}
+	p := user(t)
 	seed := time.Now().UnixNano()
 	rnd := rand.New(rand.NewSource(seed))
 	size := 0
@@ -222,18 +220,18 @@ func TestKillAnywhere(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		l.wait(t)
-		if _, err := os.Stat(filepath.Join(p.state(), "agentos.sqlite3")); err != nil {
+		if _, err := os.Stat(filepath.Join(p.State(), "agentos.sqlite3")); err != nil {
 			continue // killed before there was a state
 		}
-		r := p.do("--json", "audit", "verify")
+		r := p.Do("--json", "audit", "verify")
 		var v struct {
 			Records string `json:"records"`
 			Ok      bool   `json:"ok"`
 		}
-		if r.code == 4 {
+		if r.Code == 4 {
 			continue // killed before the first record
 		}
-		if err := json.Unmarshal([]byte(r.out), &v); err != nil || !v.Ok {
+		if err := json.Unmarshal([]byte(r.Out), &v); err != nil || !v.Ok {
 			t.Fatalf("seed %d, round %d after %s: %v %v", seed, i, wait, err, r)
 		}
 		n, err := strconv.Atoi(v.Records)
@@ -243,12 +241,12 @@ func TestKillAnywhere(t *testing.T) {
 		size = n
 	}
 	p.events(0, "Inspect this Linux system")
-	p.paired()
+	p.Paired()
 }
 
 // TestInterrupt: Ctrl-C cancels, and that is recorded.
 func TestInterrupt(t *testing.T) {
-	as(t, func(t *testing.T, p *person) {
+	as(t, func(t *testing.T, p *asked) {
 		p.model(modeltest.Script{Turns: []modeltest.Turn{{Fault: modeltest.Silent}}, Repeat: true})
 		l := p.begin("wait")
 		l.until(t, "model call", admitted)
@@ -263,17 +261,17 @@ func TestInterrupt(t *testing.T) {
 		if last.Kind != "run.end" || last.Body["reason"] != "cancelled" {
 			t.Errorf("last record %+v", last)
 		}
-		p.paired()
+		p.Paired()
 	})
 }
 
 // TestPartsAreLocked looks at the real processes of a run from outside: whose
 // they are, what they hold and what they may do (OSA-02, C-11, INV-13).
 func TestPartsAreLocked(t *testing.T) {
-	as(t, func(t *testing.T, p *person) {
+	as(t, func(t *testing.T, p *asked) {
 		p.model(modeltest.Script{Turns: []modeltest.Turn{{Fault: modeltest.Silent}}, Repeat: true})
 		const canary = "canary-8d1f-not-for-agents"
-		p.env = append(p.env, "OPENAI_API_KEY="+canary, "SOME_TOKEN="+canary)
+		p.Env = append(p.Env, "OPENAI_API_KEY="+canary, "SOME_TOKEN="+canary)
 		l := p.begin("wait")
 		l.until(t, "model call", admitted)
 		kids := l.children(t)
@@ -301,7 +299,7 @@ func TestPartsAreLocked(t *testing.T) {
 				}
 			}
 		}
-		if p.uid == 0 && len(uids) != 2 {
+		if p.UID == 0 && len(uids) != 2 {
 			t.Errorf("shim and loop share an identity: %v", uids)
 		}
 		_ = l.cmd.Process.Signal(os.Interrupt)
@@ -309,7 +307,7 @@ func TestPartsAreLocked(t *testing.T) {
 		if strings.Contains(l.out.String()+l.stderr.String(), canary) {
 			t.Error("secret in the output")
 		}
-		err := filepath.Walk(p.state(), func(path string, info os.FileInfo, err error) error {
+		err := filepath.Walk(p.State(), func(path string, info os.FileInfo, err error) error {
 			if err != nil || info.IsDir() {
 				return err
 			}
@@ -363,24 +361,24 @@ func descriptors(t *testing.T, pid int) map[string]string {
 // TestStateFaults: what can be wrong with the state is named with a next step
 // and its own exit code; nothing runs.
 func TestStateFaults(t *testing.T) {
-	as(t, func(t *testing.T, p *person) {
+	as(t, func(t *testing.T, p *asked) {
 		p.events(0, "Inspect this Linux system")
-		db := filepath.Join(p.state(), "agentos.sqlite3")
+		db := filepath.Join(p.State(), "agentos.sqlite3")
 
 		p.model(modeltest.Script{Turns: []modeltest.Turn{{Fault: modeltest.Silent}}, Repeat: true})
 		l := p.begin("hold the lock")
 		l.until(t, "model call", admitted)
-		p.want(8, []string{"next:"}, "agent", "once", "Inspect this Linux system")
-		p.want(0, nil, "audit", "verify") // reading needs no lock
+		p.Want(8, []string{"next:"}, "agent", "once", "Inspect this Linux system")
+		p.Want(0, nil, "audit", "verify") // reading needs no lock
 		_ = l.cmd.Process.Signal(os.Interrupt)
 		l.wait(t)
-		p.env = nil
+		p.Env = nil
 
-		if err := os.Chmod(p.state(), 0o755); err != nil {
+		if err := os.Chmod(p.State(), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		p.want(5, []string{"chmod"}, "agent", "once", "Inspect this Linux system")
-		if err := os.Chmod(p.state(), 0o700); err != nil {
+		p.Want(5, []string{"chmod"}, "agent", "once", "Inspect this Linux system")
+		if err := os.Chmod(p.State(), 0o700); err != nil {
 			t.Fatal(err)
 		}
 
@@ -395,7 +393,7 @@ func TestStateFaults(t *testing.T) {
 		if err := os.WriteFile(db, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r := p.do("agent", "once", "Inspect this Linux system"); r.code != 9 || !strings.Contains(r.err, "next:") {
+		if r := p.Do("agent", "once", "Inspect this Linux system"); r.Code != 9 || !strings.Contains(r.Err, "next:") {
 			t.Errorf("corrupt database: %v", r)
 		}
 		if err := os.WriteFile(db, good, 0o600); err != nil {
@@ -408,8 +406,8 @@ func TestStateFaults(t *testing.T) {
 // TestFullDisk: a state directory on a full file system ends in a typed error,
 // and once there is room again the log is whole.
 func TestFullDisk(t *testing.T) {
-	p := asRoot(t)
-	mnt := filepath.Join(p.home, "small")
+	p := &asked{person.Root(t, bin)}
+	mnt := filepath.Join(p.Home, "small")
 	if err := os.Mkdir(mnt, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -417,7 +415,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(mnt, syscall.MNT_DETACH) })
-	p.env = []string{"AGENTOS_STATE_DIR=" + filepath.Join(mnt, "state")}
+	p.Env = []string{"AGENTOS_STATE_DIR=" + filepath.Join(mnt, "state")}
 	p.events(0, "Inspect this Linux system")
 	filler := filepath.Join(mnt, "filler")
 	f, err := os.Create(filler)
@@ -430,51 +428,51 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	f.Close()
-	r := p.do("agent", "once", "Inspect this Linux system")
-	if r.code == 0 || !strings.Contains(r.err, "next:") {
+	r := p.Do("agent", "once", "Inspect this Linux system")
+	if r.Code == 0 || !strings.Contains(r.Err, "next:") {
 		t.Errorf("full disk: %v", r)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
 	p.events(0, "Inspect this Linux system")
-	p.paired()
+	p.Paired()
 }
 
 // TestTampering is C-14 at the command line: an edited log does not verify, and
 // with a saved checkpoint neither does an old copy.
 func TestTampering(t *testing.T) {
-	as(t, func(t *testing.T, p *person) {
+	as(t, func(t *testing.T, p *asked) {
 		p.events(0, "Inspect this Linux system")
 		old := copyState(t, p)
 		p.events(0, "Inspect this Linux system")
-		saved := filepath.Join(p.home, "saved.ckpt")
-		p.want(0, nil, "audit", "checkpoint", "--out", saved)
+		saved := filepath.Join(p.Home, "saved.ckpt")
+		p.Want(0, nil, "audit", "checkpoint", "--out", saved)
 		key := ""
 		var cp struct {
 			PublicKey string `json:"public_key"`
 		}
-		if err := json.Unmarshal([]byte(p.want(0, nil, "--json", "audit", "checkpoint").out), &cp); err != nil {
+		if err := json.Unmarshal([]byte(p.Want(0, nil, "--json", "audit", "checkpoint").Out), &cp); err != nil {
 			t.Fatal(err)
 		}
 		key = cp.PublicKey
-		p.want(0, nil, "audit", "verify", "--key", key, "--checkpoint", saved)
+		p.Want(0, nil, "audit", "verify", "--key", key, "--checkpoint", saved)
 		restore(t, p, old)
-		p.want(0, nil, "audit", "verify", "--key", key) // an old copy is whole in itself
-		p.want(9, []string{"missing"}, "audit", "verify", "--key", key, "--checkpoint", saved)
+		p.Want(0, nil, "audit", "verify", "--key", key) // an old copy is whole in itself
+		p.Want(9, []string{"missing"}, "audit", "verify", "--key", key, "--checkpoint", saved)
 	})
 }
 
-func copyState(t *testing.T, p *person) map[string][]byte {
+func copyState(t *testing.T, p *asked) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
-	entries, err := os.ReadDir(p.state())
+	entries, err := os.ReadDir(p.State())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
 		if e.Type().IsRegular() {
-			b, err := os.ReadFile(filepath.Join(p.state(), e.Name()))
+			b, err := os.ReadFile(filepath.Join(p.State(), e.Name()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -484,21 +482,21 @@ func copyState(t *testing.T, p *person) map[string][]byte {
 	return out
 }
 
-func restore(t *testing.T, p *person, files map[string][]byte) {
+func restore(t *testing.T, p *asked, files map[string][]byte) {
 	t.Helper()
-	entries, err := os.ReadDir(p.state())
+	entries, err := os.ReadDir(p.State())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
 		if _, ok := files[e.Name()]; !ok {
-			if err := os.RemoveAll(filepath.Join(p.state(), e.Name())); err != nil {
+			if err := os.RemoveAll(filepath.Join(p.State(), e.Name())); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	for name, b := range files {
-		if err := os.WriteFile(filepath.Join(p.state(), name), b, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(p.State(), name), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

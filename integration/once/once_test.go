@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentos/integration/person"
 	"agentos/internal/execution/model/modeltest"
 	"agentos/internal/lib/chat"
 )
@@ -17,7 +18,7 @@ import (
 // TestInspectWithoutModel is the demonstration: no key, no model, a real report
 // and a record that verifies.
 func TestInspectWithoutModel(t *testing.T) {
-	as(t, func(t *testing.T, p *person) {
+	as(t, func(t *testing.T, p *asked) {
 		_, ended := p.events(0, "Inspect this Linux system")
 		if ended["reason"] != "completed" || ended["verified"] != true {
 			t.Fatalf("%v", ended)
@@ -28,30 +29,30 @@ func TestInspectWithoutModel(t *testing.T) {
 				t.Errorf("report says nothing of %s:\n%s", s, report)
 			}
 		}
-		p.paired()
+		p.Paired()
 		kinds := []string{}
-		for _, r := range p.log() {
+		for _, r := range p.Log() {
 			kinds = append(kinds, r.Kind)
 		}
 		if !slices.Contains(kinds, "run.start") || kinds[len(kinds)-1] != "run.end" {
 			t.Errorf("%v", kinds)
 		}
 		run, _ := lastRun(p)
-		p.want(0, []string{"Inspect this Linux system", "system_inspect", "normal-reads"}, "lineage", run)
-		p.want(0, []string{"default-agent"}, "agent", "list")
+		p.Want(0, []string{"Inspect this Linux system", "system_inspect", "normal-reads"}, "lineage", run)
+		p.Want(0, []string{"default-agent"}, "agent", "list")
 	})
 }
 
-func lastRun(p *person) (string, []record) {
-	p.t.Helper()
-	log := p.log()
+func lastRun(p *asked) (string, []person.Record) {
+	p.T.Helper()
+	log := p.Log()
 	run := ""
 	for _, r := range log {
 		if r.Run != "" {
 			run = r.Run
 		}
 	}
-	var out []record
+	var out []person.Record
 	for _, r := range log {
 		if r.Run == run {
 			out = append(out, r)
@@ -61,21 +62,21 @@ func lastRun(p *person) (string, []record) {
 }
 
 func TestGoalNotUnderstood(t *testing.T) {
-	as(t, func(t *testing.T, p *person) {
-		p.want(10, []string{"inspect"}, "agent", "once", "Paint the fence")
-		p.paired()
+	as(t, func(t *testing.T, p *asked) {
+		p.Want(10, []string{"inspect"}, "agent", "once", "Paint the fence")
+		p.Paired()
 	})
 }
 
 // TestSocketModel: a scripted server, streaming and not, drives a whole run.
 func TestSocketModel(t *testing.T) {
-	as(t, func(t *testing.T, p *person) {
+	as(t, func(t *testing.T, p *asked) {
 		for _, stream := range []string{"false", "true"} {
-			p.env = nil
+			p.Env = nil
 			srv := p.model(modeltest.Script{Turns: []modeltest.Turn{
 				callTool("c1", "system_inspect", `{"sections":["kernel"]}`), say("It runs Linux."),
 			}})
-			p.env = append(p.env, "AGENTOS_MODEL_STREAM="+stream)
+			p.Env = append(p.Env, "AGENTOS_MODEL_STREAM="+stream)
 			_, ended := p.events(0, "which kernel")
 			if ended["report"] != "It runs Linux." {
 				t.Fatalf("stream %s: %v", stream, ended)
@@ -84,7 +85,7 @@ func TestSocketModel(t *testing.T) {
 			if len(reqs) != 2 || reqs[0].MaxOutputTokens != 2048 || !strings.Contains(reqs[1].Messages[len(reqs[1].Messages)-1].Text, `"release"`) {
 				t.Errorf("stream %s: requests %+v", stream, reqs)
 			}
-			p.paired()
+			p.Paired()
 		}
 	})
 }
@@ -133,17 +134,14 @@ func TestEachLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPerson(t, "user", 4321)
-			if os.Getuid() != 0 {
-				p = newPerson(t, "user", uint32(os.Getuid()))
-			}
+			p := user(t)
 			p.model(modeltest.Script{Turns: tc.turns, Repeat: true})
-			p.env = append(p.env, tc.env...)
+			p.Env = append(p.Env, tc.env...)
 			_, ended := p.events(tc.code, "go on for ever")
 			if ended["reason"] != tc.reason {
 				t.Errorf("reason %v, want %s (%v)", ended["reason"], tc.reason, ended["detail"])
 			}
-			p.paired()
+			p.Paired()
 		})
 	}
 }
@@ -162,24 +160,21 @@ func TestEachModelFault(t *testing.T) {
 		for _, stream := range []string{"false", "true"} {
 			t.Run(string(f)+"/"+stream, func(t *testing.T) {
 				t.Parallel()
-				p := newPerson(t, "user", 4321)
-				if os.Getuid() != 0 {
-					p = newPerson(t, "user", uint32(os.Getuid()))
-				}
+				p := user(t)
 				p.model(modeltest.Script{Turns: []modeltest.Turn{{Fault: f}}, Repeat: true})
-				p.env = append(p.env, "AGENTOS_MODEL_STREAM="+stream, "AGENTOS_AGENT_MAX_ELAPSED_S=20")
-				r := p.do("agent", "once", "do something")
-				if r.code == 1 || r.code == 21 || r.code < 0 {
+				p.Env = append(p.Env, "AGENTOS_MODEL_STREAM="+stream, "AGENTOS_AGENT_MAX_ELAPSED_S=20")
+				r := p.Do("agent", "once", "do something")
+				if r.Code == 1 || r.Code == 21 || r.Code < 0 {
 					t.Errorf("not a typed end: %v", r)
 				}
-				p.paired()
+				p.Paired()
 			})
 		}
 	}
 }
 
 func TestBadCalls(t *testing.T) {
-	as(t, func(t *testing.T, p *person) {
+	as(t, func(t *testing.T, p *asked) {
 		srv := p.model(modeltest.Script{Turns: []modeltest.Turn{
 			callTool("c1", "no_such_tool", `{}`),
 			callTool("c2", "system_inspect", `{"sections":["kernel"],"extra":1}`),
@@ -197,29 +192,29 @@ func TestBadCalls(t *testing.T) {
 		if len(reqs) != 7 {
 			t.Fatalf("%d requests", len(reqs))
 		}
-		for _, r := range p.log() {
+		for _, r := range p.Log() {
 			if r.Kind == "call.intent" && r.Body["action"] == "tool.call" {
 				t.Errorf("admitted: %+v", r)
 			}
 		}
-		p.paired()
+		p.Paired()
 	})
 }
 
 // TestServiceAllowlist is C-10 at the command line: absent and empty lists
 // grant nothing, a listed unit is asked about, another is refused.
 func TestServiceAllowlist(t *testing.T) {
-	as(t, func(t *testing.T, p *person) {
+	as(t, func(t *testing.T, p *asked) {
 		for _, env := range []string{"", "AGENTOS_SERVICE_INSPECT_ALLOWLIST="} {
-			p.env = nil
+			p.Env = nil
 			if env != "" {
-				p.env = []string{env}
+				p.Env = []string{env}
 			}
-			p.want(0, []string{"denied", "capability", "allow list", "AGENTOS_SERVICE_INSPECT_ALLOWLIST"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"ssh.service"}`)
+			p.Want(0, []string{"denied", "capability", "allow list", "AGENTOS_SERVICE_INSPECT_ALLOWLIST"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"ssh.service"}`)
 		}
-		p.env = []string{"AGENTOS_SERVICE_INSPECT_ALLOWLIST=ssh.service"}
-		p.want(0, []string{"allowed", "normal-reads"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"ssh.service"}`)
-		p.want(0, []string{"denied", "cron.service", "allow list"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"cron.service"}`)
+		p.Env = []string{"AGENTOS_SERVICE_INSPECT_ALLOWLIST=ssh.service"}
+		p.Want(0, []string{"allowed", "normal-reads"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"ssh.service"}`)
+		p.Want(0, []string{"denied", "cron.service", "allow list"}, "policy", "explain", "--action", "tool.call", "--resource", "service_inspect", "--args", `{"unit":"cron.service"}`)
 		_, ended := p.events(0, "Is the service ssh healthy?")
 		if ended["reason"] != "completed" {
 			t.Errorf("%v", ended)
@@ -230,8 +225,8 @@ func TestServiceAllowlist(t *testing.T) {
 // TestOwnPolicyForbids: a file in policy.dir takes a tool away; the run says
 // so, and explain names rule, file and next step.
 func TestOwnPolicyForbids(t *testing.T) {
-	as(t, func(t *testing.T, p *person) {
-		dir := filepath.Join(p.home, "policy")
+	as(t, func(t *testing.T, p *asked) {
+		dir := filepath.Join(p.Home, "policy")
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +234,7 @@ func TestOwnPolicyForbids(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "own.cedar"), []byte(rule), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		p.env = []string{"AGENTOS_POLICY_DIR=" + dir}
+		p.Env = []string{"AGENTOS_POLICY_DIR=" + dir}
 		all, _ := p.events(0, "Inspect this Linux system")
 		denied := ""
 		for _, e := range all {
@@ -250,25 +245,25 @@ func TestOwnPolicyForbids(t *testing.T) {
 		if denied == "" {
 			t.Fatalf("nothing was denied: %v", all)
 		}
-		p.want(0, []string{"denied", "no-inspection", "own.cedar"}, "policy", "explain", denied)
-		p.paired()
+		p.Want(0, []string{"denied", "no-inspection", "own.cedar"}, "policy", "explain", denied)
+		p.Paired()
 	})
 }
 
 // TestRootAgentRefused: UID 0 and GID 0 agents don't exist (OSA-02).
 func TestRootAgentRefused(t *testing.T) {
-	p := asRoot(t)
+	p := &asked{person.Root(t, bin)}
 	for _, env := range [][]string{{"AGENTOS_AGENT_UID=0"}, {"AGENTOS_AGENT_GID=0"}, {"AGENTOS_AGENT_UID=0", "AGENTOS_AGENT_GID=0"}, {"AGENTOS_AGENT_UID=77777"}} {
-		p.env = env
-		if r := p.do("agent", "once", "Inspect this Linux system"); r.code == 0 || !strings.Contains(r.err, "next:") {
+		p.Env = env
+		if r := p.Do("agent", "once", "Inspect this Linux system"); r.Code == 0 || !strings.Contains(r.Err, "next:") {
 			t.Errorf("%v: %v", env, r)
 		}
 	}
-	p.env = []string{"AGENTOS_AGENT_UID=77777", "AGENTOS_AGENT_GID=77778"}
+	p.Env = []string{"AGENTOS_AGENT_UID=77777", "AGENTOS_AGENT_GID=77778"}
 	_, ended := p.events(0, "Inspect this Linux system")
 	if ended["reason"] != "completed" {
 		t.Error(ended)
 	}
-	p.env = []string{"AGENTOS_AGENT_UID=88888", "AGENTOS_AGENT_GID=88888"}
-	p.want(8, []string{"77777"}, "agent", "once", "Inspect this Linux system") // a binding is for good
+	p.Env = []string{"AGENTOS_AGENT_UID=88888", "AGENTOS_AGENT_GID=88888"}
+	p.Want(8, []string{"77777"}, "agent", "once", "Inspect this Linux system") // a binding is for good
 }
