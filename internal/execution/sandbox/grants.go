@@ -171,6 +171,9 @@ func (b *builder) grant(g grant) error {
 	if e, ok := there(b.host, g.path); !ok || !e.isDir() && !e.isRegular() {
 		return fault.New(fault.Denied, "name a folder or a plain file", "plan sandbox: %s %q is neither folder nor file", what, g.path)
 	}
+	if sandboxplan.Closed(g.path) {
+		return fault.New(fault.Denied, "the sandbox has its own /proc, /dev and /run; sockets of services are not shown", "plan sandbox: %s %q can't be shown", what, g.path)
+	}
 	if g.path == "/etc" {
 		return fault.New(fault.Usage, "name the files in it, for example --ro /etc/hosts.allow", "plan sandbox: the sandbox has an /etc of its own")
 	}
