@@ -54,6 +54,15 @@ func (fakeRun) Start(ctx context.Context, st *runStream) error {
 	if spec.GetCommand()[0] == "refused" {
 		return apierr.ToConnect(fault.New(fault.Unavailable, "agentos run --strength landlock-only -- …", "make sandbox: user namespaces are forbidden here"))
 	}
+	for name, err := range map[string]error{
+		"unfound":   fault.New(fault.NotFound, "check the spelling", "find program %q", "unfound"),
+		"noexec":    fault.New(fault.Denied, "chmod +x it", "command: run %q: permission denied", "noexec"),
+		"noprofile": fault.New(fault.NotFound, "agentos profile list", "find profile %q", "x"),
+	} {
+		if spec.GetCommand()[0] == name {
+			return apierr.ToConnect(err)
+		}
+	}
 	if spec.GetCommand()[0] == "slow" {
 		<-ctx.Done()
 		note("gave up")

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"agentos/internal/api/agentosv1"
 	"agentos/internal/cli"
@@ -32,11 +33,26 @@ func (s *session) verdict(err error) error {
 		}
 		return x
 	case err != nil:
-		return err
+		return notRun(err)
 	case s.started != nil && s.stream != nil && !s.running && !s.over:
 		return nil // detached
 	}
 	return fault.New(fault.Internal, "agentos ps --all shows what became of it", "the run's stream ended without saying why")
+}
+
+// notRun gives the refusal to run a command the code that shells have for it: 127
+// when there is no such program, 126 when it can't be executed. The API has kinds
+// and no codes of shells; the message says whether it is about the command.
+func notRun(err error) error {
+	msg := err.Error()
+	if !strings.HasPrefix(msg, "find program ") && !strings.HasPrefix(msg, "command: run ") {
+		return err
+	}
+	code := map[fault.Kind]int{fault.NotFound: 127, fault.Denied: 126}[fault.KindOf(err)]
+	if code == 0 {
+		return err
+	}
+	return &cli.Exit{Code: code, Kind: string(fault.KindOf(err)), Msg: msg, Next: fault.NextOf(err)}
 }
 
 // exitOf is the end of a command as a shell knows it: the command's own code, or

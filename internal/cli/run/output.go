@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"agentos/internal/api/agentosv1"
+	"agentos/internal/cli"
 	"agentos/internal/lib/fault"
 	"agentos/internal/lib/termfilter"
 	"agentos/internal/lib/termsafe"
@@ -95,15 +97,43 @@ func (s *session) say(text string) {
 	fmt.Fprintf(s.e.Err, "agentos: %s%s", termsafe.Line(text), eol)
 }
 
+// maxLine is what the one line about the sandbox may take, in cells.
+const maxLine = 110
+
+// confinement is the line: the run, its profile and strength, and the layers in
+// short. All of them are in agentos inspect.
+func confinement(st *agentosv1.RunStarted) string {
+	var layers []string
+	spaces := int64(0)
+	for _, l := range st.GetLayers() {
+		l, _, _ = strings.Cut(l, " (")
+		if strings.HasSuffix(l, " namespace") {
+			spaces++
+			continue
+		}
+		layers = append(layers, l)
+	}
+	if spaces > 0 {
+		layers = append([]string{cli.Count(spaces, "namespace")}, layers...)
+	}
+	line := fmt.Sprintf("%s, profile %s, %s", st.GetRun(), st.GetProfile(), st.GetStrength())
+	sep := ": "
+	for i, l := range layers {
+		more := fmt.Sprintf(", %d more", len(layers)-i)
+		if termsafe.Width(line+sep+l)+len(more) > maxLine && i > 0 {
+			return line + more
+		}
+		line += sep + l
+		sep = ", "
+	}
+	return line
+}
+
 // announce says what confines the program, before it writes anything.
 func (s *session) announce(detach bool) {
 	st := s.started
 	if !s.attached {
-		line := fmt.Sprintf("%s, profile %s, uid %d, %s", st.GetRun(), st.GetProfile(), st.GetUid(), st.GetStrength())
-		if l := st.GetLayers(); len(l) > 0 {
-			line += ": " + strings.Join(l, ", ")
-		}
-		s.say(line)
+		s.say(confinement(st))
 	}
 	if m := st.GetMissing(); len(m) > 0 {
 		s.say("note: nothing on this host enforces " + strings.Join(m, ", "))
