@@ -337,6 +337,35 @@ func parent(t *testing.T, pid int) int {
 	return 0
 }
 
+// TestLandlockOnly: without namespaces what the plan doesn't show can't be
+// opened, and the run says that this is the weakest strength.
+func TestLandlockOnly(t *testing.T) {
+	person.Everybody(t, bin, func(t *testing.T, p *person.Person) {
+		if p.UID == 0 {
+			p.Want(2, []string{"next:"}, "run", "--strength", "landlock-only", "--", "true")
+			return
+		}
+		p.Dir = filepath.Join(p.Home, "work")
+		if err := os.Mkdir(p.Dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		other := filepath.Join(p.Home, "other")
+		if err := os.WriteFile(other, []byte("not yours"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		p.Want(0, []string{"weakest"}, "run", "--strength", "landlock-only", "--", "ls")
+		if r := p.Do("run", "--strength", "landlock-only", "--", "cat", other); r.Code == 0 || strings.Contains(r.Out, "not yours") {
+			t.Errorf("read what the plan does not show: %v", r)
+		}
+		if r := p.Do("run", "--strength", "landlock-only", "--", "sh", "-c", "echo x > new"); r.Code == 0 {
+			t.Errorf("wrote into a workspace that is read only: %v", r)
+		}
+		if left, _ := filepath.Glob(filepath.Join(p.State(), "scratch", "*")); len(left) > 0 {
+			t.Errorf("scratch folders left: %v", left)
+		}
+	})
+}
+
 // TestMany: runs of one owner go on side by side and share one log.
 func TestMany(t *testing.T) {
 	as(t, func(t *testing.T, p *runner) {

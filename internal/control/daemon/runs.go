@@ -32,7 +32,8 @@ func (s *Session) runService() *runapi.Service {
 				return nil, err
 			}
 			// Identities are bound when something runs; until then a stand-in.
-			built, err := s.build("run-shown", spec, p, s.standIn(p.Name), filepath.Join(s.cfg.StateDir, "homes", p.Name))
+			f := folders{home: filepath.Join(s.cfg.StateDir, "homes", p.Name), scratch: filepath.Join(s.cfg.StateDir, "scratch", "run-shown")}
+			built, err := s.build("run-shown", spec, p, s.standIn(p.Name), f)
 			if err != nil {
 				return nil, err
 			}
@@ -111,19 +112,26 @@ func (s *Session) makeRun(ctx context.Context, spec *pb.RunSpec) (*wrapped.Run, 
 	if err != nil {
 		return nil, err
 	}
-	home, err := s.home(p)
+	run := newID("run")
+	f, err := s.folders(run, p, sandboxplan.Strength(spec.GetStrength()))
 	if err != nil {
 		return nil, err
 	}
-	built, err := s.build(newID("run"), spec, p, bound{ids[principal.Agent], ids[principal.Shim]}, home)
-	if err != nil {
-		return nil, err
+	built, err := s.build(run, spec, p, bound{ids[principal.Agent], ids[principal.Shim]}, f)
+	if err == nil {
+		var r *wrapped.Run
+		if r, err = s.wrap(st, p, name, ids, built, f.scratch); err == nil {
+			return r, nil
+		}
 	}
-	return s.wrap(ctx, st, spec, p, name, ids, built)
+	if f.scratch != "" {
+		_ = os.RemoveAll(f.scratch)
+	}
+	return nil, err
 }
 
 // wrap puts a planned run together.
-func (s *Session) wrap(_ context.Context, st *openState, spec *pb.RunSpec, p profile.Profile, name string, ids map[principal.Role]principal.Binding, built sandbox.Result) (*wrapped.Run, error) {
+func (s *Session) wrap(st *openState, p profile.Profile, name string, ids map[principal.Role]principal.Binding, built sandbox.Result, scratch string) (*wrapped.Run, error) {
 	settings := s.settings()
 	settings.Agent.ID = name
 	auth, err := authority.New(authority.Config{Settings: settings, Owner: s.owner}, st.store, st.ledger, s.now)
@@ -144,46 +152,75 @@ func (s *Session) wrap(_ context.Context, st *openState, spec *pb.RunSpec, p pro
 	}
 	return wrapped.New(wrapped.Config{
 		Plan: built.Plan, Name: name, Profile: p.Name, Agent: name, Owner: s.owner, Shim: ids[principal.Shim], Root: s.root,
-		Policy: auth.Policies.Revision(), Notices: built.Notices,
+		Policy: auth.Policies.Revision(), Notices: built.Notices, Scratch: scratch,
 	}, wrapped.Deps{
 		Gate: auth.Gate, Limits: auth.Ledger, Journal: st.store, Launcher: l, Status: procstatus.Read, Shim: shim,
 		Seal: func(ctx context.Context) { _ = seal(ctx, st.store, anchors) }, NewID: newID, Now: s.now,
 	}), nil
 }
 
-// home is the folder of a profile's persistent home, made when it is new.
-func (s *Session) home(p profile.Profile) (string, error) {
-	if p.Home != profile.Persistent {
-		return "", nil
-	}
-	dir := filepath.Join(s.cfg.StateDir, "homes", p.Name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fault.Wrap(err, fault.Unavailable, "check the state directory", "make the home of profile %q", p.Name)
-	}
-	if s.root {
-		if err := os.Chown(dir, int(s.owner), -1); err != nil {
-			return "", fault.Wrap(err, fault.Unavailable, "check the state directory", "give the home of profile %q to its owner", p.Name)
-		}
-	}
-	return dir, nil
+// folders are those of the state directory that a run may use.
+type folders struct {
+	home    string // of the profile, lasting
+	scratch string // of the run, where there are no namespaces to hide a private one in
 }
 
-func (s *Session) build(run string, spec *pb.RunSpec, p profile.Profile, ids bound, home string) (sandbox.Result, error) {
+// folders makes what a run needs: the profile's persistent home when it is new,
+// and a scratch folder for landlock-only.
+func (s *Session) folders(run string, p profile.Profile, st sandboxplan.Strength) (folders, error) {
+	var f folders
+	mkdir := func(dir string) error {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fault.Wrap(err, fault.Unavailable, "check the state directory", "make a folder for the run")
+		}
+		if s.root {
+			if err := os.Chown(dir, int(s.owner), -1); err != nil {
+				return fault.Wrap(err, fault.Unavailable, "check the state directory", "give the run's folder to its owner")
+			}
+		}
+		return nil
+	}
+	if p.Home == profile.Persistent {
+		f.home = filepath.Join(s.cfg.StateDir, "homes", p.Name)
+		if err := mkdir(f.home); err != nil {
+			return f, err
+		}
+	}
+	if st != sandboxplan.LandlockOnly && p.Strength != sandboxplan.LandlockOnly {
+		return f, nil
+	}
+	f.scratch = filepath.Join(s.cfg.StateDir, "scratch", run)
+	for _, dir := range []string{"home", "tmp"} {
+		if err := mkdir(filepath.Join(f.scratch, dir)); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func (s *Session) build(run string, spec *pb.RunSpec, p profile.Profile, ids bound, f folders) (sandbox.Result, error) {
 	owner, err := s.ownerOf(spec)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
-	if p.Home != profile.Persistent {
-		home = ""
-	}
 	strength := sandboxplan.Strength(spec.GetStrength())
+	home, tmp := "", ""
+	if p.Home == profile.Persistent {
+		home = f.home
+	}
+	if strength == sandboxplan.LandlockOnly || strength == "" && p.Strength == sandboxplan.LandlockOnly {
+		tmp = filepath.Join(f.scratch, "tmp")
+		if home == "" {
+			home = filepath.Join(f.scratch, "home")
+		}
+	}
 	return sandbox.Build(sandbox.Request{
 		Run: run, Profile: p, Command: spec.GetCommand(), Dir: spec.GetDir(), RW: spec.GetRw(), RO: spec.GetRo(), Deny: spec.GetDeny(),
 		Limits: spec.GetLimits(), Strength: strength, TTY: spec.GetTty(), Rows: uint16(spec.GetRows()), Cols: uint16(spec.GetCols()),
 		Identity: sandboxplan.Identity{
 			UID: ids.agent.UID, GID: ids.agent.GID, OwnerUID: s.owner, OwnerGID: s.ownerGID(), User: "agent",
 		},
-		Owner: owner, StateDir: s.cfg.StateDir, Home: home,
+		Owner: owner, StateDir: s.cfg.StateDir, Home: home, Tmp: tmp,
 	}, sandbox.Local{})
 }
 

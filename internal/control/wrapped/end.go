@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -43,6 +44,11 @@ func (r *Run) attend() {
 	select {
 	case x := <-r.sandbox.Exited():
 		e = exitOf(x)
+		r.mu.Lock()
+		if r.stopping {
+			e.reason, e.detail = endreason.Cancelled, errStopped.Error()
+		}
+		r.mu.Unlock()
 	case <-r.shim.Done():
 		// The lifeline is gone, so the sandbox ends by itself; make sure.
 		_ = r.deps.Launcher.Stop(r.ID)
@@ -80,6 +86,10 @@ func (r *Run) end(e ending) {
 		}
 	}
 	r.cancel(errStopped)
+	if r.cfg.Scratch != "" {
+		// What can't be removed is a leftover in the owner's own state directory.
+		_ = os.RemoveAll(r.cfg.Scratch)
+	}
 	x := &pb.RunExited{
 		Code: int32(e.code), Signal: int32(e.signal), Reason: string(e.reason), Detail: e.detail, Next: e.next,
 		ElapsedMs: r.deps.Now().Sub(r.began).Milliseconds(), CpuMs: e.cpu, MaxRss: e.rss, AuditFirst: r.firstSeq,
@@ -125,6 +135,9 @@ func (r *Run) outputPayload() []audit.Payload {
 // after it everything in the sandbox ends at once. It returns when the run's end
 // is recorded (INV-04, INV-05).
 func (r *Run) Stop(grace time.Duration) {
+	r.mu.Lock()
+	r.stopping = true
+	r.mu.Unlock()
 	if grace > 0 {
 		if err := r.deps.Launcher.Signal(r.ID, "TERM"); err == nil {
 			select {

@@ -57,16 +57,17 @@ type Deps struct {
 
 // Config is what to run.
 type Config struct {
-	Plan     sandboxplan.Plan // its Run is the run's ID
-	Name     string
-	Profile  string
-	Agent    string // principal that the run acts as
-	Owner    uint32
-	Shim     principal.Binding
-	Root     bool // the shim runs under its own identity
-	Policy   string
-	Notices  []string
-	Strength []string
+	Plan    sandboxplan.Plan // its Run is the run's ID
+	Name    string
+	Profile string
+	Agent   string // principal that the run acts as
+	Owner   uint32
+	Shim    principal.Binding
+	Root    bool // the shim runs under its own identity
+	Policy  string
+	Notices []string
+	// Scratch is a folder of this run's own, removed at its end; empty: none.
+	Scratch string
 }
 
 // Run is one run. Safe for concurrent use.
@@ -88,6 +89,7 @@ type Run struct {
 	started  *pb.RunStarted
 	exited   *pb.RunExited
 	state    string
+	stopping bool          // somebody asked for the end
 	sent     uint64        // input bytes on their way
 	more     chan struct{} // closed and replaced when some were taken
 
