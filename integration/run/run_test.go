@@ -341,13 +341,13 @@ func parent(t *testing.T, pid int) int {
 // opened, and the run says that this is the weakest strength.
 func TestLandlockOnly(t *testing.T) {
 	person.Everybody(t, bin, func(t *testing.T, p *person.Person) {
-		if p.UID == 0 {
-			p.Want(2, []string{"next:"}, "run", "--strength", "landlock-only", "--", "true")
-			return
-		}
 		p.Dir = filepath.Join(p.Home, "work")
 		if err := os.Mkdir(p.Dir, 0o777); err != nil {
 			t.Fatal(err)
+		}
+		if p.UID == 0 {
+			p.Want(2, []string{"next:"}, "run", "--strength", "landlock-only", "--", "true")
+			return
 		}
 		other := filepath.Join(p.Home, "other")
 		if err := os.WriteFile(other, []byte("not yours"), 0o644); err != nil {
