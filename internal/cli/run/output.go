@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,6 +114,7 @@ func confinement(st *agentosv1.RunStarted) string {
 		}
 		layers = append(layers, l)
 	}
+	slices.SortStableFunc(layers, func(a, b string) int { return weight(a) - weight(b) })
 	if spaces > 0 {
 		layers = append([]string{cli.Count(spaces, "namespace")}, layers...)
 	}
@@ -127,6 +129,16 @@ func confinement(st *agentosv1.RunStarted) string {
 		sep = ", "
 	}
 	return line
+}
+
+// weight puts first what a person would ask about first.
+func weight(layer string) int {
+	for i, w := range []string{"namespace", "own uid", "private root", "landlock", "seccomp"} {
+		if strings.HasPrefix(strings.ToLower(layer), w) {
+			return i
+		}
+	}
+	return 9
 }
 
 // announce says what confines the program, before it writes anything.
