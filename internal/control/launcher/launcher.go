@@ -14,6 +14,7 @@ package launcher
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"sync"
 
@@ -27,7 +28,7 @@ import (
 // Launcher is one launcher process or service. Safe for concurrent use.
 type Launcher struct {
 	wire *fdframe.Conn
-	proc *spawn.Process
+	gone <-chan struct{}
 
 	mu   sync.Mutex
 	live map[string]*Sandbox
@@ -62,9 +63,14 @@ func Start(ctx context.Context, binary *os.File) (*Launcher, error) {
 		_ = c.Close()
 		return nil, err
 	}
-	l := &Launcher{wire: fdframe.New(c, launchwire.MaxMessage), proc: p, live: map[string]*Sandbox{}}
+	return attach(c, p.Done()), nil
+}
+
+// attach speaks with a launcher over c; gone is closed when it has ended.
+func attach(c *net.UnixConn, gone <-chan struct{}) *Launcher {
+	l := &Launcher{wire: fdframe.New(c, launchwire.MaxMessage), gone: gone, live: map[string]*Sandbox{}}
 	go l.read()
-	return l, nil
+	return l
 }
 
 // Alive reports whether the wire still stands.
@@ -77,7 +83,7 @@ func (l *Launcher) Alive() bool {
 // Close hangs up, which ends every sandbox, and waits for the program's end.
 func (l *Launcher) Close() {
 	_ = l.wire.Close()
-	<-l.proc.Done()
+	<-l.gone
 }
 
 // Launch makes the sandbox of p and starts its command; lifeline is the far end
