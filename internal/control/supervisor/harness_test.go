@@ -55,6 +55,7 @@ type bench struct {
 	events  []*pb.RunEvent
 	onEvent func(*pb.RunEvent)
 	over    bool
+	hold    chan struct{} // what a decision about a model call waits for
 	ids     int
 }
 
@@ -138,6 +139,12 @@ func (b *bench) Target(c *call.Call) (gate.Target, error) {
 func (b *bench) Check(*call.Call) (string, error) { return "grant", nil }
 
 func (b *bench) Decide(c *call.Call, _ *gate.Target) policy.Decision {
+	if b.hold != nil && c.Action == call.ModelGenerate {
+		select {
+		case <-b.hold:
+		case <-time.After(3 * time.Second):
+		}
+	}
 	if c.Resource == "forbidden" || c.Subject.Owner == 0 {
 		return policy.Decision{Rules: []policy.Rule{{ID: "no", Effect: "forbid", Reason: "not here"}}}
 	}

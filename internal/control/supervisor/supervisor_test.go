@@ -53,7 +53,6 @@ func TestEnds(t *testing.T) {
 		"the same proposal twice":          {"same-id", "hang", endreason.Crashed, "", "broke the protocol"},
 		"end of no call":                   {"done-for-nothing", "obey", endreason.Completed, "", ""},
 		"end of a tool call":               {"done-for-a-tool", "hang", endreason.Crashed, "", "without its begin"},
-		"end before the begin":             {"done-before-begin", "hang", endreason.Crashed, "", "without its begin"},
 		"end of a model call twice":        {"model,twice", "obey", "", "", ""}, // either is told in time
 		"loop dies":                        {"obey,0", "dies", endreason.Internal, "cannot lock", ""},
 		"loop says something else":         {"obey,0", "not-ready", endreason.Internal, "did not confine itself", ""},
@@ -392,6 +391,24 @@ func TestNoRecordNoEffect(t *testing.T) {
 		}
 		b.checkNothingLeft(1 << 20)
 	})
+}
+
+// TestEndBeforeBegin: a report on a model call that was not admitted yet breaks
+// the protocol; it can't become the call's outcome.
+func TestEndBeforeBegin(t *testing.T) {
+	b := newBench(t, "done-before-begin", "hang")
+	b.hold = make(chan struct{})
+	b.onEvent = func(e *pb.RunEvent) {
+		if strings.Contains(e.GetNotice().GetText(), "without its begin") {
+			close(b.hold)
+		}
+	}
+	if end := b.run(t.Context()); end.GetReason() != "crashed" {
+		t.Errorf("%v", end)
+	}
+	if o, ok := b.outcome(call.ModelGenerate); ok && o.Status == call.OK {
+		t.Errorf("%+v", o)
+	}
 }
 
 // TestReplayScript: the shim gets the opened script with its hello; one that
