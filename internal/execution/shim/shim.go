@@ -11,7 +11,7 @@
 // execution only by proposals; a model call is made only between Begin and its
 // ModelDone; nothing is answered to the agent before the gate's Answer, except
 // the text of a streamed turn.
-// Tests: shim_test.go.
+// Tests: shim_test.go, wrapped_test.go.
 package shim
 
 import (
