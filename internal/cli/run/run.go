@@ -3,8 +3,8 @@
 //
 // State owned: the person's terminal while a run is on it. Imports: cli, client,
 // api/agentosv1, lib/{endreason,fault,termfilter,termsafe}, x/term. Imported by:
-// cmd/agentos. Locks: session.sendMu orders what is sent, terminal.mu the mode
-// of the terminal; both are leaves. Invariants: whatever ends this process short
+// cmd/agentos. Locks: session.sendMu orders what is sent, session.mu guards its
+// flags and credit, terminal.mu the terminal's mode; all are leaves. Invariants: whatever ends this process short
 // of SIGKILL, the terminal has its mode back; what a program writes reaches a
 // terminal only through termfilter, anything else byte for byte; at most 256 KiB
 // of input are under way, so that a signal is never behind them. The reader of
