@@ -77,7 +77,6 @@ type field struct {
 type reader struct {
 	file  string
 	probs []error
-	lines map[string]int // where each top-level key stands
 }
 
 func (r *reader) at(line int, next, format string, args ...any) error {

@@ -43,7 +43,7 @@ const maxLinks = 40 // as the kernel follows at most
 // without links and what is there.
 func resolve(h Host, p string) (string, Entry, error) {
 	todo := strings.Split(strings.Trim(p, "/"), "/")
-	done, e, links := "/", Entry{Name: "/", Type: fs.ModeDir}, 0
+	done, links := "/", 0
 	for len(todo) > 0 {
 		c := todo[0]
 		todo = todo[1:]
@@ -55,8 +55,8 @@ func resolve(h Host, p string) (string, Entry, error) {
 			continue
 		}
 		next := path.Join(done, c)
-		var err error
-		if e, err = h.Lstat(next); err != nil {
+		e, err := h.Lstat(next)
+		if err != nil {
 			return next, Entry{}, err
 		}
 		if !e.isLink() {
