@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
-	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -24,10 +23,18 @@ type tree struct {
 	tail    audit.Frontier // over the records after them
 	data    []byte         // frames of the records after them
 	leaves  []byte
+	calls   []place // records after them that belong to calls
 }
 
-// fork copies what a transaction changes. data and leaves share their arrays:
-// appending writes only behind the length that the original sees.
+// place is where a call's record is.
+type place struct {
+	call string
+	kind audit.Kind
+	seq  uint64
+}
+
+// fork copies what a transaction changes. data, leaves and calls share their
+// arrays: appending writes only behind the length that the original sees.
 func (t tree) fork() tree {
 	t.bundles, t.tail = t.bundles.Clone(), t.tail.Clone()
 	return t
@@ -43,8 +50,11 @@ type work struct {
 	dataAt   int    // its place in tree.data
 	leavesAt int
 	used     map[balanceKey]int64
-	opened   map[string]uint64 // intents of this transaction without outcome
-	closed   []string          // calls that got their outcome in it
+	opened   map[string]uint64   // intents of this transaction without outcome
+	closed   map[string]struct{} // calls that got their outcome in it
+	begun    map[string]struct{} // its calls that the index doesn't hold yet
+	indexed  string              // Store.indexed after it
+	bundled  bool                // it wrote a bundle: what began before is in the index
 }
 
 type balanceKey struct {
@@ -60,14 +70,9 @@ func (s *Store) transact(group []*request) (w *work, bad int, err error) {
 	w = s.newWork()
 	bad = -1
 	err = s.inTx(background, func() error {
-		for _, r := range group {
-			r.receipt.FirstSeq = w.tree.size
-			if err := w.encode(r.tx); err != nil {
-				return err
-			}
-		}
 		for i, r := range group {
-			if err := w.apply(r.tx, r.receipt.FirstSeq, r.receipt.FirstSeq+uint64(len(r.tx.entries))); err != nil {
+			r.receipt.FirstSeq = w.tree.size
+			if err := w.apply(r.tx); err != nil {
 				if fault.KindOf(err) == fault.Conflict {
 					bad = i
 				}
@@ -82,10 +87,15 @@ func (s *Store) transact(group []*request) (w *work, bad int, err error) {
 // keep takes over what a transaction changed, after it became durable.
 func (s *Store) keep(w *work, group []*request) {
 	s.tree = w.tree
-	for _, call := range w.closed {
+	for call := range w.closed {
 		delete(s.open, call)
 	}
 	maps.Copy(s.open, w.opened)
+	if w.bundled {
+		clear(s.begun)
+	}
+	maps.Copy(s.begun, w.begun)
+	s.indexed = w.indexed
 	for _, r := range group {
 		r.receipt.Size = w.tree.size
 		for _, run := range r.tx.runs {
@@ -99,7 +109,8 @@ func (s *Store) keep(w *work, group []*request) {
 }
 
 func (s *Store) newWork() *work {
-	w := &work{s: s, tree: s.tree.fork(), used: make(map[balanceKey]int64), opened: make(map[string]uint64)}
+	w := &work{s: s, tree: s.tree.fork(), used: make(map[balanceKey]int64), opened: make(map[string]uint64),
+		closed: make(map[string]struct{}), begun: make(map[string]struct{}), indexed: s.indexed}
 	w.mark()
 	return w
 }
@@ -109,24 +120,16 @@ func (w *work) mark() {
 	w.segment, w.dataAt, w.leavesAt = w.tree.size, len(w.tree.data), len(w.tree.leaves)
 }
 
-// encode appends the records of a Tx to the tree.
-func (w *work) encode(p *prepared) error {
+// apply appends the records of a Tx to the tree and writes what belongs to
+// them: reservations, run states.
+func (w *work) apply(p *prepared) error {
+	first := w.tree.size
 	for i := range p.entries {
 		if err := w.entry(&p.entries[i]); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// apply writes what belongs to the records: the index of calls, reservations,
-// run states. first and end are the range of the Tx's records.
-func (w *work) apply(p *prepared, first, end uint64) error {
-	for i := range p.entries {
-		if err := w.indexCall(&p.entries[i].record, int64(first)+int64(i)); err != nil {
-			return err
-		}
-	}
+	end := w.tree.size
 	for _, r := range p.reservations {
 		if err := w.one(w.s.st.reserve, "reserve for call %q: it has a reservation", r.call, r.call, r.keys, r.amount); err != nil {
 			return err
@@ -155,27 +158,6 @@ func (w *work) apply(p *prepared, first, end uint64) error {
 	return nil
 }
 
-// indexCall keeps where a call's records are, and refuses a second intent and
-// an outcome without an open intent.
-func (w *work) indexCall(rec *audit.Record, seq int64) (err error) {
-	st := &w.s.st
-	switch rec.Kind {
-	case audit.KindIntent:
-		err = w.one(st.intent, "record intent of call %q: it has a record", rec.Call, rec.Call, seq, nil)
-	case audit.KindDenied:
-		err = w.one(st.intent, "record denial of call %q: it has a record", rec.Call, rec.Call, seq, seq)
-	case audit.KindOutcome:
-		err = w.one(st.outcome, "record outcome of call %q: no open intent", rec.Call, seq, rec.Call)
-	}
-	if _, alive := w.s.alive[rec.Run]; err == nil && rec.Run != "" && !alive {
-		// A record after its run's end is rare; it moves the end of the range.
-		if _, err := st.extend.ExecContext(background, seq+1, rec.Run); err != nil {
-			return fmt.Errorf("extend run: %w", err)
-		}
-	}
-	return err
-}
-
 // one runs a statement that must change exactly one row; else the Tx is in
 // conflict with the state.
 func (w *work) one(st *sql.Stmt, conflict, name string, args ...any) error {
@@ -196,6 +178,15 @@ func (w *work) one(st *sql.Stmt, conflict, name string, args ...any) error {
 func (w *work) entry(e *preparedEntry) error {
 	rec := e.record
 	rec.Seq = w.tree.size
+	if err := w.call(&rec); err != nil {
+		return err
+	}
+	if _, alive := w.s.alive[rec.Run]; rec.Run != "" && !alive {
+		// A record after its run's end is rare; it moves the end of the range.
+		if _, err := w.s.st.extend.ExecContext(background, int64(rec.Seq)+1, rec.Run); err != nil {
+			return fmt.Errorf("extend run: %w", err)
+		}
+	}
 	for _, p := range e.payloads {
 		c, err := w.payload(p)
 		if err != nil {
@@ -207,13 +198,6 @@ func (w *work) entry(e *preparedEntry) error {
 	w.tree.data, leaf = audit.AppendFrame(w.tree.data, rec)
 	w.tree.leaves = append(w.tree.leaves, leaf[:]...)
 	w.tree.tail.Push(leaf)
-	switch rec.Kind {
-	case audit.KindIntent:
-		w.opened[rec.Call] = rec.Seq
-	case audit.KindOutcome:
-		delete(w.opened, rec.Call)
-		w.closed = append(w.closed, rec.Call)
-	}
 	w.tree.size++
 	if w.tree.tail.Len() == audit.BundleSize {
 		return w.bundle()
@@ -246,6 +230,9 @@ func (w *work) bundle() error {
 	if err != nil {
 		return fmt.Errorf("sign checkpoint: %w", err)
 	}
+	if err := w.index(); err != nil {
+		return err
+	}
 	st := &w.s.st
 	if _, err := st.bundle.ExecContext(background, int64(n), note, t.leaves, t.data); err != nil {
 		return fmt.Errorf("write bundle: %w", err)
@@ -257,7 +244,7 @@ func (w *work) bundle() error {
 		return fmt.Errorf("write tree: %w", err)
 	}
 	t.tail = audit.Frontier{}
-	t.data, t.leaves = make([]byte, 0, cap(t.data)), make([]byte, 0, cap(t.leaves))
+	t.data, t.leaves, t.calls = make([]byte, 0, cap(t.data)), make([]byte, 0, cap(t.leaves)), make([]place, 0, cap(t.calls))
 	w.mark()
 	return nil
 }
@@ -270,7 +257,7 @@ func (w *work) settled() uint64 {
 		first = min(first, seq)
 	}
 	for call, seq := range w.s.open {
-		if seq < first && !slices.Contains(w.closed, call) {
+		if _, closed := w.closed[call]; seq < first && !closed {
 			first = seq
 		}
 	}

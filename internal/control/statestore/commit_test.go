@@ -256,7 +256,7 @@ func TestClosedForGood(t *testing.T) {
 	dir := stateDir(t)
 	s, _ := open(t, dir)
 	fill(t, s, 3)
-	if _, err := s.conn.ExecContext(t.Context(), `ALTER TABLE calls RENAME TO gone`); err != nil {
+	if _, err := s.conn.ExecContext(t.Context(), `ALTER TABLE edge RENAME TO gone`); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -22,7 +22,13 @@ func (s *Store) load(ctx context.Context) error {
 		return err
 	}
 	s.tree = t
-	return nil
+	for _, p := range t.calls {
+		if p.kind != audit.KindOutcome {
+			s.begun[p.call] = struct{}{}
+		}
+	}
+	err = s.conn.QueryRowContext(ctx, `SELECT coalesce(max(call), '') FROM calls`).Scan(&s.indexed)
+	return sqlFault(err, s.cfg.Dir, "read the index of calls")
 }
 
 // reread makes sure, after a failed transaction, that the disk holds exactly
@@ -112,7 +118,11 @@ func (t *tree) readTail(ctx context.Context, q querier) error {
 			return corrupt("record %d is missing", t.size)
 		}
 		t.data = append(t.data, data...)
-		err := audit.Frames(data, func(_ int, _ []byte, leaf tlog.Hash) bool {
+		err := audit.Frames(data, func(_ int, raw []byte, leaf tlog.Hash) bool {
+			// What doesn't decode, Verify names; here the signed hash counts.
+			if r, err := audit.Decode(raw); err == nil && r.Kind.OfCall() {
+				t.calls = append(t.calls, place{r.Call, r.Kind, t.size})
+			}
 			t.leaves = append(t.leaves, leaf[:]...)
 			t.tail.Push(leaf)
 			t.size++

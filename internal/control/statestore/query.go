@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentos/internal/lib/fault"
@@ -20,31 +21,48 @@ const maxCandidates = 8
 // Call reads the records of one call by its full ID: intent and, once there is
 // one, outcome; or its denial. Faults: NotFound, Corrupt.
 func (r *Reader) Call(ctx context.Context, id string) ([]Item, error) {
-	var intent int64
-	var outcome sql.NullInt64
-	err := r.db.QueryRowContext(ctx, `SELECT intent, outcome FROM calls WHERE call = ?`, id).Scan(&intent, &outcome)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.New(fault.NotFound, "list calls with `agentos audit log`", "find call %.200q", id)
-	}
+	tx, err := r.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, sqlFault(err, r.dir, "find call %.200q", id)
 	}
-	seqs := []int64{intent}
-	if outcome.Valid && outcome.Int64 != intent {
-		seqs = append(seqs, outcome.Int64)
+	defer tx.Rollback() // nothing was written
+	out, err := callItems(ctx, tx, id)
+	if err == nil && len(out) == 0 {
+		err = fault.New(fault.NotFound, "list calls with `agentos audit log`", "find call %.200q", id)
+	}
+	return out, sqlFault(err, r.dir, "read call %.200q", id)
+}
+
+func callItems(ctx context.Context, q querier, id string) ([]Item, error) {
+	var intent, outcome sql.NullInt64
+	err := q.QueryRowContext(ctx, `SELECT intent, outcome FROM calls WHERE call = ?`, id).Scan(&intent, &outcome)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
 	}
 	var out []Item
-	for _, seq := range seqs {
-		it, err := recordAt(ctx, r.db, uint64(seq))
+	for _, seq := range []sql.NullInt64{intent, outcome} {
+		if !seq.Valid || len(out) == 1 && outcome == intent {
+			continue
+		}
+		it, err := recordAt(ctx, q, uint64(seq.Int64))
 		if err != nil {
-			return nil, sqlFault(err, r.dir, "read call %.200q", id)
+			return nil, err
 		}
 		if it.Record.Call != id {
-			return nil, fault.New(fault.Corrupt, nextCorrupt, "read call %.200q: record %d is of another call", id, seq)
+			return nil, fault.New(fault.Corrupt, nextCorrupt, "read call %.200q: record %d is of another call", id, seq.Int64)
 		}
 		out = append(out, it)
 	}
-	return out, nil
+	if outcome.Valid {
+		return out, nil
+	}
+	err = unindexed(ctx, q, func(it Item) error {
+		if it.Record.Call == id {
+			out = append(out, it)
+		}
+		return nil
+	})
+	return out, err
 }
 
 // ResolveCall turns a call's ID or a unique prefix of it into the ID. Faults:
@@ -62,25 +80,12 @@ func (r *Reader) resolve(ctx context.Context, what, query, prefix string) (strin
 	if prefix == "" || len(prefix) > audit.MaxID {
 		return "", fault.New(fault.Usage, "give the ID or its first characters", "find %s %.200q", what, prefix)
 	}
-	// IDs are ASCII: 0x7f sorts behind every continuation.
-	rows, err := r.db.QueryContext(ctx, query, prefix, prefix+"\x7f", maxCandidates+1)
+	found, err := r.candidates(ctx, what, query, prefix)
 	if err != nil {
 		return "", sqlFault(err, r.dir, "find %s %.200q", what, prefix)
 	}
-	defer rows.Close()
-	var found []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return "", sqlFault(err, r.dir, "find %s %.200q", what, prefix)
-		}
-		if id == prefix {
-			return id, nil
-		}
-		found = append(found, id)
-	}
-	if err := rows.Err(); err != nil {
-		return "", sqlFault(err, r.dir, "find %s %.200q", what, prefix)
+	if _, exact := slices.BinarySearch(found, prefix); exact {
+		return prefix, nil
 	}
 	switch {
 	case len(found) == 0:
@@ -93,6 +98,41 @@ func (r *Reader) resolve(ctx context.Context, what, query, prefix string) (strin
 		found, more = found[:maxCandidates], ", …"
 	}
 	return "", fault.New(fault.Usage, "give more characters: "+strings.Join(found, ", ")+more, "find %s %.200q: several match", what, prefix)
+}
+
+// candidates lists IDs with a prefix in order: all of those that the query's
+// limit leaves.
+func (r *Reader) candidates(ctx context.Context, what, query, prefix string) ([]string, error) {
+	tx, err := r.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback() // nothing was written
+	// IDs are ASCII: 0x7f sorts behind every continuation.
+	rows, err := tx.QueryContext(ctx, query, prefix, prefix+"\x7f", maxCandidates+1)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var found []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		found = append(found, id)
+	}
+	if err := rows.Err(); err != nil || what != "call" {
+		return found, err
+	}
+	err = unindexed(ctx, tx, func(it Item) error {
+		if strings.HasPrefix(it.Record.Call, prefix) {
+			found = append(found, it.Record.Call)
+		}
+		return nil
+	})
+	slices.Sort(found)
+	return slices.Compact(found), err
 }
 
 // Payload reads a payload by its commitment and checks that it is the one

@@ -210,13 +210,13 @@ func bounds(ctx context.Context, q querier, f Filter) (lo, hi uint64, err error)
 	}
 	if f.Call != "" {
 		err := q.QueryRowContext(ctx, `SELECT intent, outcome + 1 FROM calls WHERE call = ?`, f.Call).Scan(&first, &end)
-		if err == nil {
-			narrow(first, end)
-		} else if !errors.Is(err, sql.ErrNoRows) {
-			return 0, 0, fmt.Errorf("find call: %w", err)
-		} else {
-			return 0, 0, nil // calls holds every call
+		if errors.Is(err, sql.ErrNoRows) { // then it is behind the last bundle
+			err = q.QueryRowContext(ctx, `SELECT bundles * 256, NULL FROM tree`).Scan(&first, &end)
 		}
+		if err != nil {
+			return 0, 0, fmt.Errorf("find call: %w", err)
+		}
+		narrow(first, end)
 	}
 	return lo, hi, nil
 }

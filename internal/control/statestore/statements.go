@@ -6,13 +6,17 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 )
+
+// indexRows is how many calls one statement adds to their index.
+const indexRows = 16
 
 // statements are the writer's, prepared once.
 type statements struct {
-	begin, commit, edge, bundle, cut, peaks                                *sql.Stmt
-	intent, outcome, run, extend, reserve, settle, balance, payload, known *sql.Stmt
-	all                                                                    []*sql.Stmt
+	begin, commit, edge, bundle, cut, peaks                                               *sql.Stmt
+	call, intent, intents, outcome, run, extend, reserve, settle, balance, payload, known *sql.Stmt
+	all                                                                                   []*sql.Stmt
 }
 
 func (st *statements) prepare(ctx context.Context, c *sql.Conn, dir string) error {
@@ -27,7 +31,9 @@ func (st *statements) prepare(ctx context.Context, c *sql.Conn, dir string) erro
 		{&st.cut, `DELETE FROM edge WHERE k < 2 * ?`},
 		{&st.peaks, `UPDATE tree SET bundles = ?, peaks = ?, settled = ?`},
 		{&st.intent, `INSERT OR IGNORE INTO calls (call, intent, outcome) VALUES (?, ?, ?)`},
+		{&st.intents, `INSERT OR IGNORE INTO calls (call, intent, outcome) VALUES (?, ?, ?)` + strings.Repeat(`, (?, ?, ?)`, indexRows-1)},
 		{&st.outcome, `UPDATE calls SET outcome = ? WHERE call = ? AND outcome IS NULL`},
+		{&st.call, `SELECT count(*) FROM calls WHERE call = ?`},
 		{&st.run, `INSERT INTO runs (run, agent, owner, state, reason, first_seq, last_seq) VALUES (?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (run) DO UPDATE SET state = excluded.state, reason = excluded.reason, last_seq = excluded.last_seq
 			WHERE runs.reason = ''`},

@@ -24,6 +24,7 @@ import (
 	"database/sql"
 	"errors"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,10 +54,13 @@ type Store struct {
 	tree    tree
 	open    map[string]uint64   // intents without outcome
 	alive   map[string]struct{} // runs without an end
+	begun   map[string]struct{} // calls that the index doesn't hold yet
+	indexed string              // the greatest call in the index
 	failed  error               // set once, by the writer: the journal is closed for good
 	turn    chan struct{}       // holds one: who has put it there may write
 	reqs    chan *request
 	stopped chan struct{} // closed when Run has returned
+	callers atomic.Int32  // in Commit
 }
 
 var _ gate.Journal = (*Store)(nil)
@@ -78,7 +82,7 @@ func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, lock: lock, open: make(map[string]uint64), alive: make(map[string]struct{}), reqs: make(chan *request, queueLength), turn: make(chan struct{}, 1), stopped: make(chan struct{})}
+	s := &Store{cfg: cfg, lock: lock, open: make(map[string]uint64), alive: make(map[string]struct{}), begun: make(map[string]struct{}), reqs: make(chan *request, queueLength), turn: make(chan struct{}, 1), stopped: make(chan struct{})}
 	s.turn <- struct{}{}
 	defer func() {
 		if err != nil {

@@ -48,6 +48,8 @@ const (
 // says; the Tx may turn up at the next Open, whose recovery then settles it).
 // Spec: INV-01, INV-03.
 func (s *Store) Commit(ctx context.Context, tx gate.Tx) (gate.Receipt, error) {
+	s.callers.Add(1)
+	defer s.callers.Add(-1)
 	p, err := s.prepareTx(tx)
 	if err != nil {
 		return gate.Receipt{}, err
@@ -144,8 +146,10 @@ func (s *Store) serve(first *request) {
 		s.single(first)
 		return
 	}
-	// Let callers that the last flush woke queue up: they share this one.
-	runtime.Gosched()
+	if s.callers.Load() > 1 {
+		// Let callers that the last flush woke queue up: they share this one.
+		runtime.Gosched()
+	}
 	group, size := []*request{first}, first.tx.size
 	var other *request
 	for other == nil && len(group) < groupTx && size < groupBytes {

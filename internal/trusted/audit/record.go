@@ -81,9 +81,9 @@ func (r Record) check() error {
 	if !r.Kind.Valid() {
 		return bad("unknown kind %q", r.Kind)
 	}
-	for name, id := range map[string]string{"run": r.Run, "call": r.Call, "agent": r.Agent} {
-		if !validID(id) {
-			return bad("%s %.40q is not an ID of at most %d letters, digits and ._:@/-", name, id, MaxID)
+	for _, id := range [...]struct{ name, id string }{{"run", r.Run}, {"call", r.Call}, {"agent", r.Agent}} {
+		if !validID(id.id) {
+			return bad("%s %.40q is not an ID of at most %d letters, digits and ._:@/-", id.name, id.id, MaxID)
 		}
 	}
 	if r.Kind.OfCall() && r.Call == "" {
