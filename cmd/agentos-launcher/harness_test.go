@@ -5,19 +5,26 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/sys/unix"
+
 	"agentos/internal/api/launchwire"
+	"agentos/internal/host/confine"
 	"agentos/internal/host/fdframe"
+	"agentos/internal/host/seccomp"
 	"agentos/internal/lib/sandboxplan"
 )
 
@@ -25,9 +32,19 @@ import (
 // first process of sandboxes. Those of root run as root; those without root start
 // the launcher as another user.
 func TestMain(m *testing.M) {
-	if os.Args[0] == "agentos-launcher" || os.Args[0] == "agentos-sandbox" {
+	switch os.Args[0] {
+	case "agentos-launcher":
+		if err := inject(os.Getenv("FAULT")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
 		main()
 		os.Exit(0)
+	case "agentos-sandbox":
+		main()
+		os.Exit(0)
+	case "probe":
+		os.Exit(probe())
 	}
 	os.Exit(m.Run())
 }
@@ -44,6 +61,7 @@ type launcher struct {
 	cmd  *exec.Cmd
 	wire *fdframe.Conn
 	errs *bytes.Buffer
+	dead bool // it was killed
 
 	mu    sync.Mutex
 	boxes map[string]*box
@@ -63,8 +81,30 @@ type box struct {
 	exited  chan launchwire.Exited
 }
 
+// inject makes one system call fail from here on, also in all that is started.
+func inject(call string) error {
+	if call == "" {
+		return nil
+	}
+	info, err := arch.GetInfo("")
+	if err != nil {
+		return err
+	}
+	f := seccomp.Filter{Refuse: []string{call}}
+	for name := range info.SyscallNames {
+		if name != call {
+			f.Allow = append(f.Allow, name)
+		}
+	}
+	slices.Sort(f.Allow)
+	if err := confine.AllPrctl(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
+		return err
+	}
+	return seccomp.Install(f)
+}
+
 // launch starts a launcher as uid.
-func launch(t testing.TB, uid int) *launcher {
+func launch(t testing.TB, uid int, env ...string) *launcher {
 	t.Helper()
 	ours, theirs, err := fdframe.Pair()
 	if err != nil {
@@ -78,7 +118,7 @@ func launch(t testing.TB, uid int) *launcher {
 	defer self.Close()
 	l := &launcher{t: t, errs: &bytes.Buffer{}, boxes: map[string]*box{}, pong: make(chan launchwire.Pong, 1), over: make(chan struct{})}
 	// By descriptor: another user can't reach the test binary by its path.
-	l.cmd = &exec.Cmd{Path: "/proc/self/fd/3", Args: []string{"agentos-launcher"}, Env: []string{"SECRET=launcher"},
+	l.cmd = &exec.Cmd{Path: "/proc/self/fd/3", Args: []string{"agentos-launcher"}, Env: append([]string{"SECRET=launcher"}, env...),
 		Stdin: theirs, Stderr: l.errs, ExtraFiles: []*os.File{self}}
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if uid != 0 {
@@ -99,6 +139,9 @@ func launch(t testing.TB, uid int) *launcher {
 
 // close hangs up and waits for the launcher's own end.
 func (l *launcher) close() {
+	if l.dead {
+		return
+	}
 	_ = l.wire.Close()
 	done := make(chan struct{})
 	go func() { _ = l.cmd.Wait(); close(done) }()
