@@ -29,7 +29,7 @@ func (b *builder) foreign() error {
 		if up := b.enclosing(t); up != nil && up.Kind == Bind && up.Why != "system" {
 			continue // seen from above
 		}
-		if e, ok := there(b.host, t); ok && e.isDir() {
+		if e, ok := there(b.host, t); ok && e.isDir() && !b.allows(t) {
 			if err := w.dir(t, 0); err != nil {
 				return err
 			}
@@ -43,6 +43,16 @@ func (b *builder) foreign() error {
 			"plan sandbox: sockets or FIFOs in the granted folders lead out of the sandbox: %s", w.doors)
 	}
 	return nil
+}
+
+// allows reports whether a tree is in one whose sockets may be reached.
+func (b *builder) allows(p string) bool {
+	for a := range b.allowed {
+		if sandboxplan.Below(p, a) {
+			return true
+		}
+	}
+	return false
 }
 
 // names keeps the first few of many.
@@ -76,9 +86,6 @@ type walk struct {
 }
 
 func (w *walk) dir(dir string, depth int) error {
-	if w.b.allowed[dir] {
-		return nil
-	}
 	list, err := w.b.host.ReadDir(dir, max(w.left, 0))
 	if err == ErrMany || depth > maxDepth {
 		return fault.New(fault.Limit, "grant a narrower folder, or give --allow-sockets "+dir+" to skip the look",
@@ -91,6 +98,8 @@ func (w *walk) dir(dir string, depth int) error {
 	for _, e := range list {
 		p := path.Join(dir, e.Name)
 		switch {
+		case w.b.allowed[p]:
+			continue
 		case special(e):
 			w.doors.add(p)
 		case e.Name == ".git" && depth > 0 && w.writable(p):

@@ -29,6 +29,8 @@ func TestForeignSockets(t *testing.T) {
 		"denied":            {[]string{"/home/u/w/sub/s", "socket"}, func(r *Request) { r.Deny = []string{"/home/u/w/sub"} }, ""},
 		"left out beside":   {[]string{"/home/u/w/s", "socket"}, func(r *Request) { r.Deny = []string{"/home/u/w/sub"} }, ""},
 		"allowed":           {[]string{"/home/u/w/sub/s", "socket"}, func(r *Request) { r.Sockets = []string{"/home/u/w/sub"} }, ""},
+		"the socket itself": {[]string{"/home/u/w/sub/s", "socket"}, func(r *Request) { r.Sockets = []string{"/home/u/w/sub/s"} }, ""},
+		"allowed above":     {[]string{"/home/u/w/sub/s", "socket"}, func(r *Request) { r.Sockets = []string{"/home/u"} }, ""},
 		"another allowed":   {[]string{"/home/u/w/s", "socket"}, func(r *Request) { r.Sockets = []string{"/home/u/w/sub"} }, `"/home/u/w/s"`},
 		"name with escapes": {[]string{"/home/u/w/\x1b[2J", "socket"}, func(*Request) {}, `"/home/u/w/\x1b[2J"`},
 	} {
