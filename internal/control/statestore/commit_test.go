@@ -141,6 +141,7 @@ func TestCommitRefusals(t *testing.T) {
 		"second intent, closed":          {gate.Tx{Entries: []audit.Entry{intent("call-done")}}, fault.Conflict},
 		"second intent, same tx":         {gate.Tx{Entries: []audit.Entry{intent("call-x"), intent("call-x")}}, fault.Conflict},
 		"second outcome":                 {gate.Tx{Entries: []audit.Entry{outcome("call-done")}}, fault.Conflict},
+		"second outcome, same tx":        {gate.Tx{Entries: []audit.Entry{outcome("call-open"), outcome("call-open")}}, fault.Conflict},
 		"outcome without intent":         {gate.Tx{Entries: []audit.Entry{outcome("call-x")}}, fault.Conflict},
 		"denial of an admitted call":     {gate.Tx{Entries: []audit.Entry{denied}}, fault.Conflict},
 		"second reservation":             {gate.Tx{Budget: []budget.Change{reserve("call-open", 1)}}, fault.Conflict},
