@@ -59,6 +59,7 @@ func main() {
 func sections(bin string) []section {
 	return []section{
 		{"start", start{bin: bin, runs: 21}.section},
+		{"sandbox", wrap{bin: bin, runs: 15}.section},
 		{"policy", policySection},
 		{"audit", auditSection},
 	}

@@ -183,6 +183,17 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// TestOwner: an ordinary user can't run as if they were somebody else.
+func TestOwner(t *testing.T) {
+	as(t, func(t *testing.T, p *runner) {
+		p.Env = []string{"AGENTOS_OWNER_UID=7777"}
+		r := p.Do("run", "--", "true")
+		if p.UID != 0 && (r.Code == 0 || !strings.Contains(r.Err, "another owner")) {
+			t.Errorf("%v", r)
+		}
+	})
+}
+
 // TestWatching: a detached run is listed, shown, attached to and stopped; what
 // it said is kept.
 func TestWatching(t *testing.T) {

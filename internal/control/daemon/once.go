@@ -166,23 +166,28 @@ func number(s string) (uint32, error) {
 	return uint32(n), err
 }
 
-// identities binds or finds the run's Linux identities (OSA-02).
+// identities binds or finds the identities of the configured agent.
 func (s *Session) identities(ctx context.Context, st *statestore.Store) (map[principal.Role]principal.Binding, error) {
-	if me := uint32(os.Getuid()); !s.root && s.owner != me {
-		return nil, fault.New(fault.Denied, "leave agent.owner_uid (AGENTOS_OWNER_UID) unset",
-			"only root can act for another owner: this process runs as %d, not as %d", me, s.owner)
-	}
 	c := s.settings().Agent
-	w := principal.Want{
-		Agent: c.ID, Owner: s.owner, At: s.now(),
-		Self: principal.Credentials{UID: uint32(os.Getuid()), EUID: uint32(os.Geteuid()), GID: uint32(os.Getgid()), EGID: uint32(os.Getegid())},
-	}
+	w := principal.Want{Agent: c.ID}
 	if c.UID != nil {
 		w.UID = *c.UID
 	}
 	if c.GID != nil {
 		w.GID = *c.GID
 	}
+	return s.bind(ctx, st, w)
+}
+
+// bind binds or finds the Linux identities of an agent of this session's owner
+// (OSA-02).
+func (s *Session) bind(ctx context.Context, st *statestore.Store, w principal.Want) (map[principal.Role]principal.Binding, error) {
+	if me := uint32(os.Getuid()); !s.root && s.owner != me {
+		return nil, fault.New(fault.Denied, "leave agent.owner_uid (AGENTOS_OWNER_UID) unset",
+			"only root can act for another owner: this process runs as %d, not as %d", me, s.owner)
+	}
+	w.Owner, w.At = s.owner, s.now()
+	w.Self = principal.Credentials{UID: uint32(os.Getuid()), EUID: uint32(os.Geteuid()), GID: uint32(os.Getgid()), EGID: uint32(os.Getegid())}
 	return principal.Resolve(ctx, identity.Store{S: st}, w, principal.Reserved)
 }
 

@@ -11,7 +11,6 @@ import (
 
 	pb "agentos/internal/api/agentosv1"
 	"agentos/internal/control/authority"
-	"agentos/internal/control/identity"
 	"agentos/internal/control/runapi"
 	"agentos/internal/control/wrapped"
 	"agentos/internal/execution/profile"
@@ -105,10 +104,7 @@ func (s *Session) makeRun(ctx context.Context, spec *pb.RunSpec) (*wrapped.Run, 
 	if err != nil {
 		return nil, err
 	}
-	ids, err := principal.Resolve(ctx, identity.Store{S: st.store}, principal.Want{
-		Agent: name, Owner: s.owner, At: s.now(),
-		Self: principal.Credentials{UID: uint32(os.Getuid()), EUID: uint32(os.Geteuid()), GID: uint32(os.Getgid()), EGID: uint32(os.Getegid())},
-	}, principal.Reserved)
+	ids, err := s.bind(ctx, st.store, principal.Want{Agent: name})
 	if err != nil {
 		return nil, err
 	}
