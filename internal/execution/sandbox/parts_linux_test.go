@@ -110,7 +110,7 @@ func TestProgram(t *testing.T) {
 		"a link to the system": {[]string{"/home/u/bin2/g", "-> /usr/bin/git"}, "/home/u/bin2", "g", false, "/usr/bin/git",
 			map[string]string{"/home/u/bin2/g": ""}, ""},
 		"in the workspace":        {[]string{"/home/u/w/run.sh", "exec"}, "", "./run.sh", false, "/home/u/w/run.sh", nil, ""},
-		"not by an empty entry":   {[]string{"/home/u/w/git2", "exec"}, ":.", "git2", false, "", nil, "find program"},
+		"not by an empty entry":   {[]string{"/home/u/w/git2", "exec", "/git2", "exec"}, ":.", "git2", false, "", nil, "find program"},
 		"not executable":          {nil, "", "./a.txt", false, "", nil, "find program"},
 		"npm, refused":            {npm, "/home/u/.nvm/v22/bin", "agent", false, "", nil, "not in the sandbox"},
 		"npm":                     {npm, "/home/u/.nvm/v22/bin", "agent", true, "/home/u/.nvm/v22/lib/node_modules/@x/agent/cli.js", map[string]string{"/home/u/.nvm/v22/bin/node": "r", "/home/u/.nvm/v22/bin/other": "", "/home/u/.ssh/id": ""}, ""},

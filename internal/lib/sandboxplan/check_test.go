@@ -216,7 +216,7 @@ func TestLimits(t *testing.T) {
 	}
 	for _, in := range []string{
 		"pids=", "pids=0", "pids=-1", "pids=1", "pids=1.5", "pids=+5", "pids= 5", "pids=5G", "pids=99999999999999999999", "pids=0x10",
-		"memory=0", "memory=4X", "memory=G", "memory=4GG", "memory=1M", "memory=9999999T", "memory=9223372036854775807T", "memory=4 G", "memory=4I",
+		"memory=0", "memory=4X", "memory=G", "memory=4GG", "memory=1M", "memory=9999999T", "memory=16777217T", "file=17179869185G", "memory=9223372036854775807T", "memory=4 G", "memory=4I",
 		"cpu=200", "cpu=%", "cpu=-5%", "cpu=0%", "cpu=1.5%", "disk=1G", "=1", "PIDS=5", "tmp=1", "files=1",
 	} {
 		name, value, _ := strings.Cut(in, "=")
