@@ -20,7 +20,7 @@ BUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VE
 DEMO = build/demo
 GOAL = Inspect this Linux system
 
-.PHONY: help build demo test quick check race fuzz bench deps generate clean setup
+.PHONY: help build deb demo test quick check race fuzz bench deps generate clean setup
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
@@ -28,6 +28,9 @@ help: ## this list
 build: ## static binaries in bin/
 	@mkdir -p bin
 	$(BUILD) -o bin/ ./cmd/...
+
+deb: build ## a Debian package in build/, the same bytes each time
+	@GO="$(GO)" sh packaging/deb.sh bin "$(VERSION)" build
 
 demo: build ## one run on this machine, its record verified and explained
 	@sh integration/demo.sh $(DEMO) "$(GOAL)"

@@ -7,7 +7,8 @@ set -eu
 #   service_inspect and journal_read; no service of this machine is started.
 # rpm: package databases for package_query.
 # gcc, libc6-dev: the race detector.
-need="ca-certificates dbus gcc git libc6-dev rpm systemd systemd-journal-remote"
+# fish, lintian, man-db, zsh: what is in the package is read by those who read it.
+need="ca-certificates dbus fish gcc git libc6-dev lintian man-db rpm systemd systemd-journal-remote zsh"
 
 missing=
 for p in $need; do
