@@ -139,7 +139,7 @@ func (s *Session) checkAnchors(context.Context) (string, string, error) {
 
 func (s *Session) checkBinaries(context.Context) (string, string, error) {
 	var names []string
-	for _, n := range []string{"agentos-loop", "agentos-shim", "agentos-tool"} {
+	for _, n := range []string{"agentos-launcher", "agentos-loop", "agentos-shim", "agentos-tool"} {
 		f, err := spawn.OpenBinary(s.binary(n))
 		if err != nil {
 			return s.cfg.Binaries, "", err

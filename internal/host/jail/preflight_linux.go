@@ -71,7 +71,7 @@ func (j *Jail) check(p *sandboxplan.Plan) error {
 var sysctls = []struct{ file, refuses, next string }{
 	{"/proc/sys/kernel/unprivileged_userns_clone", "0", "as root run `sysctl kernel.unprivileged_userns_clone=1`, or use --strength landlock-only"},
 	{"/proc/sys/user/max_user_namespaces", "0", "as root run `sysctl user.max_user_namespaces=10000`, or use --strength landlock-only"},
-	{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "as root load the shipped AppArmor profile (`apparmor_parser -r /etc/apparmor.d/agentos`), or use --strength landlock-only"},
+	{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "as root load the shipped AppArmor profile (`apparmor_parser -r /etc/apparmor.d/agentos-launcher`), or use --strength landlock-only"},
 }
 
 // userns returns what helps on a host that refuses user namespaces, or "".
