@@ -106,6 +106,7 @@ func (p program) behave(spec *agentosv1.RunSpec) error {
 // interact runs the programs that read.
 func (p program) interact(argv []string) error {
 	p.out("ready\r\n")
+	untaken := 0
 	for {
 		in, err := p.st.Receive()
 		if err != nil {
@@ -115,6 +116,9 @@ func (p program) interact(argv []string) error {
 		switch x := in.GetInput().(type) {
 		case *agentosv1.RunInput_Stdin:
 			if argv[0] == "deaf" || argv[0] == "stuck" {
+				if untaken += len(x.Stdin); untaken > 256<<10 {
+					return apierr.ToConnect(fault.New(fault.Limit, "wait", "more input is under way than may be"))
+				}
 				continue // takes nothing
 			}
 			_ = p.st.Send(&agentosv1.RunOutput{Output: &agentosv1.RunOutput_Taken{Taken: uint64(len(x.Stdin))}})
