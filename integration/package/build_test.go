@@ -39,8 +39,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// tree copies the sources to dir, without what git and make keep there.
-func tree(t *testing.T, dir string) string {
+// tree copies the sources at root to dir, without what git and make keep there.
+func tree(t *testing.T, root, dir string) string {
 	t.Helper()
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -85,8 +85,8 @@ func build(t *testing.T, dir, umask, version string, env ...string) string {
 
 // reproducible: another folder, umask, time zone, language and home give the
 // same bytes.
-func reproducible(t *testing.T, one string) {
-	two := build(t, tree(t, filepath.Join(t.TempDir(), "a", "longer", "path")), "077", oldVersion,
+func reproducible(t *testing.T, src, one string) {
+	two := build(t, tree(t, src, filepath.Join(t.TempDir(), "a", "longer", "path")), "077", oldVersion,
 		"TZ=Pacific/Kiritimati", "LC_ALL=C.UTF-8", "HOME="+t.TempDir(), "AGENTOS_STATE_DIR=/nowhere", "USER=other")
 	a, err := os.ReadFile(one)
 	if err != nil {

@@ -17,9 +17,9 @@ const goal = "Inspect this Linux system"
 // TestPackage is the life of the package on this machine.
 func TestPackage(t *testing.T) {
 	needs(t)
-	src := tree(t, filepath.Join(t.TempDir(), "src"))
+	src := tree(t, root, filepath.Join(t.TempDir(), "src"))
 	old := build(t, src, "022", oldVersion)
-	t.Run("reproducible", func(t *testing.T) { reproducible(t, old) })
+	t.Run("reproducible", func(t *testing.T) { reproducible(t, src, old) })
 	t.Run("contents", func(t *testing.T) {
 		dir := contents(t, old, src)
 		pages(t, dir)
@@ -67,6 +67,10 @@ func people(t *testing.T) map[string]person {
 	if err != nil {
 		t.Fatal(err)
 	}
+	gid, err := strconv.ParseUint(strings.TrimSpace(sh(t, nil, "id", "-g", account)), 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
 	base, err := os.MkdirTemp("", "agentos-package")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +79,7 @@ func people(t *testing.T) map[string]person {
 	if err := os.Chmod(base, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]person{"root": {}, "a user": {uid: uint32(uid), gid: uint32(uid)}, "a UID without account": {uid: 54321, gid: 54321}}
+	out := map[string]person{"root": {}, "a user": {uid: uint32(uid), gid: uint32(gid)}, "a UID without account": {uid: 54321, gid: 54321}}
 	for name, p := range out {
 		home := filepath.Join(base, fmt.Sprint(p.uid))
 		p.dir = filepath.Join(home, "project")
@@ -113,12 +117,12 @@ func use(t *testing.T, p person, version string) {
 // homes: one that nothing may be executed from is fine; without one there must
 // be a state directory, and the message says so.
 func homes(t *testing.T, p person) {
-	const script = `mount -t tmpfs -o noexec,mode=755 none "$1" && mkdir "$1/project" && chown -R "$2:$2" "$1" && cd "$1/project" &&
+	const script = `mount -t tmpfs -o noexec,mode=755 none "$1" && mkdir "$1/project" && chown -R "$2:$3" "$1" && cd "$1/project" &&
 cp /bin/true . && ! ./true 2>/dev/null && rm true &&
-setpriv --reuid "$2" --regid "$2" --clear-groups agentos agent once "$3" >/dev/null &&
-setpriv --reuid "$2" --regid "$2" --clear-groups agentos run -- echo from noexec`
+setpriv --reuid "$2" --regid "$3" --clear-groups agentos agent once "$4" >/dev/null &&
+setpriv --reuid "$2" --regid "$3" --clear-groups agentos run -- echo from noexec`
 	home := filepath.Dir(p.dir)
-	out := sh(t, p.env, "unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh", home, fmt.Sprint(p.uid), goal)
+	out := sh(t, p.env, "unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh", home, fmt.Sprint(p.uid), fmt.Sprint(p.gid), goal)
 	if !strings.Contains(out, "from noexec\n") {
 		t.Errorf("%s", out)
 	}
