@@ -57,11 +57,12 @@ const (
 
 // launcher is a running one, and this side of its wire.
 type launcher struct {
-	t    testing.TB
-	cmd  *exec.Cmd
-	wire *fdframe.Conn
-	errs *bytes.Buffer
-	dead bool // it was killed
+	t     testing.TB
+	cmd   *exec.Cmd
+	wire  *fdframe.Conn
+	errs  *bytes.Buffer
+	dead  bool // it was killed
+	quiet bool // it may complain
 
 	mu    sync.Mutex
 	boxes map[string]*box
@@ -142,6 +143,7 @@ func (l *launcher) close() {
 	if l.dead {
 		return
 	}
+	l.dead = true
 	_ = l.wire.Close()
 	done := make(chan struct{})
 	go func() { _ = l.cmd.Wait(); close(done) }()
@@ -152,7 +154,7 @@ func (l *launcher) close() {
 		_ = l.cmd.Process.Kill()
 		<-done
 	}
-	if l.errs.Len() > 0 {
+	if l.errs.Len() > 0 && !l.quiet {
 		l.t.Errorf("launcher said: %s", l.errs)
 	}
 }
@@ -181,7 +183,9 @@ func (l *launcher) read() {
 				x.failed <- *r.Failed
 			}
 		case r.Exited != nil:
-			l.boxes[r.Exited.Run].exited <- *r.Exited
+			if x := l.boxes[r.Exited.Run]; x != nil {
+				x.exited <- *r.Exited
+			}
 		case r.Pong != nil:
 			l.pong <- *r.Pong
 		}
@@ -216,7 +220,11 @@ func (l *launcher) start(p sandboxplan.Plan) *box {
 	l.mu.Lock()
 	l.boxes[p.Run] = x
 	l.mu.Unlock()
-	l.send(launchwire.Request{Start: &launchwire.Start{Plan: p}}, theirs)
+	b, err := launchwire.EncodeRequest(launchwire.Request{Start: &launchwire.Start{Plan: p}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	_ = l.wire.Write(b, theirs) // a launcher that is gone shows in over
 	_ = theirs.Close()
 	return x
 }

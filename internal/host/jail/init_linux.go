@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 
@@ -78,10 +79,15 @@ func Init() int {
 		err = first.prepare()
 	}
 	if err == nil {
+		// Caught, not ignored: the command gets the defaults, and may signal at once.
+		signal.Notify(make(chan os.Signal, 1))
 		err = first.start()
 	}
 	if err != nil {
 		send(wire, answer{Failed: asError(err, "first process").verdict()})
+		if first != nil {
+			first.end()
+		}
 		return 1
 	}
 	if err := first.handOver(); err != nil {
@@ -121,6 +127,7 @@ type first struct {
 	layers   []string
 	io       stdio
 	child    int // pid of the command, once it runs
+	childFD  int // without a PID namespace, a pidfd of it
 }
 
 func newFirst(b []byte, files []*os.File) (*first, error) {

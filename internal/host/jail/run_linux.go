@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"runtime"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
-	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 
 	"agentos/internal/host/fdframe"
@@ -53,56 +52,21 @@ func (f *first) start() error {
 	if err != nil {
 		return err
 	}
-	attr := &syscall.ProcAttr{
+	f.child, err = syscall.ForkExec(exe, f.Plan.Command, &syscall.ProcAttr{
 		Env:   append([]string{}, f.Plan.Env...),
 		Files: []uintptr{uintptr(own[0]), uintptr(own[1]), uintptr(own[2])},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: f.Plan.TTY},
-	}
-	if f.bare() {
-		f.child, err = forkBelow(exe, f.Plan.Command, attr)
-	} else {
-		f.child, err = syscall.ForkExec(exe, f.Plan.Command, attr)
-	}
+	})
 	if err != nil {
 		return notRun(err, f.Plan.Command[0])
 	}
+	f.childFD = -1
+	if f.bare() {
+		if f.childFD, err = unix.PidfdOpen(f.child, 0); err != nil {
+			return failed(err, "command", "watch it")
+		}
+	}
 	return nil
-}
-
-// forkBelow starts the command in a Landlock domain below this process's own, so
-// that it can't signal this process: without a PID namespace nothing else keeps
-// it from that. Domains belong to threads; the one that forks is given up.
-func forkBelow(exe string, argv []string, attr *syscall.ProcAttr) (int, error) {
-	scopes := &ll.RulesetAttr{Scoped: ll.ScopeSignal | ll.ScopeAbstractUnixSocket}
-	set, err := ll.LandlockCreateRuleset(scopes, 0)
-	if err != nil {
-		return 0, errno("landlock_create_ruleset", err)
-	}
-	defer unix.Close(set)
-	type result struct {
-		pid int
-		err error
-	}
-	done := make(chan result, 1)
-	var fork func()
-	fork = func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if unix.Gettid() == os.Getpid() {
-			again := make(chan struct{})
-			go func() { defer close(again); fork() }()
-			<-again // the leader is the one that signals find; it stays as it is
-			return
-		}
-		if err := ll.LandlockRestrictSelf(set, 0); err != nil {
-			done <- result{0, errno("landlock_restrict_self", err)}
-			return
-		}
-		pid, err := syscall.ForkExec(exe, argv, attr)
-		done <- result{pid, err}
-	}
-	go fork()
-	r := <-done
-	return r.pid, r.err
 }
 
 func notRun(err error, name string) error {
@@ -225,11 +189,19 @@ func (f *first) handOver() error {
 // shim to be there. It reaps whatever else ends.
 func (f *first) watch(ctl int, wire *fdframe.Conn) {
 	f.deaf()
-	go f.lifelines(ctl)
+	options := 0
+	if f.bare() {
+		options = unix.WNOHANG
+	} else {
+		go f.lifelines(ctl, -1)
+	}
 	for {
+		if f.bare() && f.lifelines(ctl, int(second.Milliseconds())) {
+			break
+		}
 		var ws unix.WaitStatus
-		pid, err := unix.Wait4(-1, &ws, 0, nil)
-		if err == unix.EINTR {
+		pid, err := unix.Wait4(-1, &ws, options, nil)
+		if err == unix.EINTR || err == nil && pid == 0 {
 			continue
 		}
 		if err != nil {
@@ -247,13 +219,25 @@ func (f *first) watch(ctl int, wire *fdframe.Conn) {
 	f.end()
 }
 
-// lifelines ends the process when one of its two connections does.
-func (f *first) lifelines(ctl int) {
-	fds := []unix.PollFd{{Fd: int32(ctl), Events: unix.POLLIN | unix.POLLRDHUP}, {Fd: int32(f.lifeline), Events: unix.POLLIN | unix.POLLRDHUP}}
+// second is how often, without a PID namespace, what ended is reaped; the
+// command's own end is noticed at once.
+const second = time.Second
+
+// lifelines waits for one of the two connections to end. In a PID namespace it
+// ends the process then. Without one, it also returns when the command ended or
+// the time in milliseconds is over, and says whether a connection ended: signals
+// to the command have to come from the thread that started it, since each thread
+// has a Landlock domain of its own and the command's lies in that one's.
+func (f *first) lifelines(ctl, timeout int) bool {
+	const gone = unix.POLLIN | unix.POLLRDHUP
+	fds := []unix.PollFd{{Fd: int32(ctl), Events: gone}, {Fd: int32(f.lifeline), Events: gone}, {Fd: int32(f.childFD), Events: unix.POLLIN}}
 	for {
-		n, err := unix.Poll(fds, -1)
-		if err == nil && n > 0 {
-			f.end()
+		n, err := unix.Poll(fds, timeout)
+		over := err == nil && n > 0 && fds[0].Revents|fds[1].Revents != 0
+		if f.bare() {
+			return over
+		}
+		if over {
 			exit(1)
 		}
 	}
