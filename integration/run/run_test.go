@@ -183,6 +183,36 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// TestNoSetUID: what an agent makes in the owner's folder is the owner's file, so
+// none may carry the set-user-ID or set-group-ID bit; other modes work.
+func TestNoSetUID(t *testing.T) {
+	as(t, func(t *testing.T, p *runner) {
+		p.Want(0, nil, "run", "--rw", p.Dir, "--", "sh", "-c", "cp /bin/true tool && chmod 755 tool && chmod +t . && mkdir -m 700 d && umask 077 && echo x > f")
+		for name, script := range map[string]string{
+			"chmod u+s":      "chmod u+s tool",
+			"chmod 4755":     "chmod 4755 tool",
+			"chmod g+s":      "chmod g+s tool",
+			"chmod 2755":     "chmod 2755 d",
+			"install":        "install -m 4755 /bin/true installed",
+			"open with mode": `perl -e 'use Fcntl; sysopen(F, "opened", O_CREAT|O_WRONLY, 04755) or exit 1; exit 0'`,
+			"mknod":          `perl -e 'exit(syscall(133, "noded", 0104755, 0) == 0 ? 0 : 1)'`,
+		} {
+			if r := p.Do("run", "--rw", p.Dir, "--", "sh", "-c", script); r.Code == 0 {
+				t.Errorf("%s: %v", name, r)
+			}
+		}
+		err := filepath.Walk(p.Dir, func(path string, info os.FileInfo, err error) error {
+			if err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
+				t.Errorf("%s has mode %s", path, info.Mode())
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // TestOwner: an ordinary user can't run as if they were somebody else.
 func TestOwner(t *testing.T) {
 	as(t, func(t *testing.T, p *runner) {

@@ -175,9 +175,9 @@ func TestEmptyAllowListAllowsNothing(t *testing.T) {
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p := write(t, filepath.Join(dir, "c.yaml"), "budgets:\n  project: {tokens: 10}\n  agent:\n    wall_ms: 0\n")
+	p := write(t, filepath.Join(dir, "c.yaml"), "budgets:\n  project: {tokens: 10}\n  agent:\n    model_calls: 0\n")
 	r := load(t, Sources{Home: dir, Env: []string{"AGENTOS_CONFIG=" + p}, Sets: []setting.Set{set("budgets.owner.tokens", "7"), set("budgets.project.tokens", "")}})
-	want := []Budget{{"owner", budget.Tokens, 7}, {"agent", budget.WallMS, 0}}
+	want := []Budget{{"owner", budget.Tokens, 7}, {"agent", budget.ModelCall, 0}}
 	if d := cmp.Diff(want, r.Config.Budgets); d != "" {
 		t.Error(d)
 	}

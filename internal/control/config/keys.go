@@ -101,7 +101,7 @@ func budgetKeys() (ks []key) {
 			help string
 		}{
 			{budget.Tokens, "model tokens"}, {budget.ToolCalls, "tool calls"},
-			{budget.ModelCall, "model calls"}, {budget.WallMS, "milliseconds of run time"},
+			{budget.ModelCall, "model calls"},
 		} {
 			ks = append(ks, key{
 				name: "budgets." + level + "." + string(r.res), env: nil, shape: shapeInt, def: "",

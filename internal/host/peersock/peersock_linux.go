@@ -64,9 +64,6 @@ func Verify(p string, want Policy) (*Verified, error) {
 	return &Verified{path: p, want: want, UID: st.Uid, GID: st.Gid, Mode: fs.FileMode(st.Mode & 0o777)}, nil
 }
 
-// Path is the socket's path.
-func (v *Verified) Path() string { return v.path }
-
 // Dial verifies again, connects to that very inode, and checks who listens.
 func (v *Verified) Dial(ctx context.Context) (net.Conn, error) {
 	fd, _, err := open(v.path, v.want)

@@ -210,7 +210,7 @@ func TestDialVerifiesAgain(t *testing.T) {
 	l := listen(t, sock)
 	v, err := Verify(sock, Policy{Owner: owner})
 	must(t, err)
-	if v.UID != owner || v.GID != owner || v.Mode != 0o600 || v.Path() != sock {
+	if v.UID != owner || v.GID != owner || v.Mode != 0o600 || v.path != sock {
 		t.Errorf("found %+v", v)
 	}
 	dial := func() error {

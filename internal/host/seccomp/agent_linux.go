@@ -25,7 +25,8 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS |
 // tomorrow fall back to calls that are known.
 func (a Agent) Filter() Filter {
 	f := Filter{Refuse: refused(), Absent: []string{
-		"clone3", // its flags are in memory, where a filter can't look
+		"clone3",  // its flags are in memory, where a filter can't look
+		"openat2", // nor at the mode in it
 		"io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_secret",
 	}, Else: ENOSYS}
 	f.When = []Rule{
@@ -34,6 +35,7 @@ func (a Agent) Filter() Filter {
 		OneOf("personality", 0, 0, 8, 0x20000, 0x20008, 0x40000, 0xffffffff),
 		OneOf("socketpair", 0, unix.AF_UNIX),
 	}
+	f.When = append(f.When, modes()...)
 	f.Allow = ordinary()
 	if a.Nested {
 		f.Allow = append(f.Allow, "clone", "unshare", "setns", "chroot", "sethostname", "setdomainname")
@@ -60,8 +62,31 @@ func (a Agent) Filter() Filter {
 func Launcher() Filter {
 	f := Agent{Nested: true}.Filter()
 	f.Absent = []string{"io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_secret"}
-	f.Allow = append(f.Allow, "clone3") // starts into a control group
+	// It starts into a control group, and opens what plans name without following
+	// links.
+	f.Allow = append(f.Allow, "clone3", "openat2")
 	return f
+}
+
+// modes are the calls that give a file its mode: without the set-user-ID and
+// set-group-ID bits. What an agent makes in the owner's folders is the owner's
+// file, so one with those bits would let whoever runs it act as the owner. Opening
+// takes a mode only when it creates.
+func modes() []Rule {
+	const special = unix.S_ISUID | unix.S_ISGID
+	creates := uint64(unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY)
+	open := func(name string, flags uint32) Rule {
+		return Rule{name, [][]Cond{{{flags, NoneSet, creates}}, {{flags + 1, NoneSet, special}}}}
+	}
+	rules := []Rule{
+		open("openat", 2), When("fchmod", Cond{1, NoneSet, special}), When("fchmodat", Cond{2, NoneSet, special}),
+		When("fchmodat2", Cond{2, NoneSet, special}), When("mknodat", Cond{2, NoneSet, special}),
+	}
+	if runtime.GOARCH == "amd64" {
+		rules = append(rules, open("open", 1), When("creat", Cond{1, NoneSet, special}),
+			When("chmod", Cond{1, NoneSet, special}), When("mknod", Cond{1, NoneSet, special}))
+	}
+	return rules
 }
 
 func mounts() []string {
@@ -100,7 +125,7 @@ func refused() []string {
 // the kernel remembers which of its numbers are always allowed, older ones don't.
 func ordinary() []string {
 	return append(append(append([]string{
-		"read", "write", "close", "futex", "fstat", "mmap", "openat", "munmap", "mprotect",
+		"read", "write", "close", "futex", "fstat", "mmap", "munmap", "mprotect",
 		"lseek", "brk", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "pread64", "pwrite64",
 		"readv", "writev", "getpid", "gettid", "fcntl", "dup", "dup3", "pipe2", "ppoll", "pselect6",
 		"epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "eventfd2", "signalfd4",
@@ -120,9 +145,9 @@ func ordinary() []string {
 		"sched_get_priority_min", "sched_rr_get_interval", "sched_setattr", "sched_getattr",
 		"getpriority", "setpriority", "ioprio_set", "ioprio_get",
 	}, fileCalls()...), accountCalls()...), perArch([]string{
-		"open", "stat", "lstat", "newfstatat", "poll", "select", "access", "pipe", "dup2", "pause",
-		"alarm", "fork", "vfork", "getdents", "rename", "mkdir", "rmdir", "creat", "link", "unlink",
-		"symlink", "readlink", "chmod", "chown", "lchown", "utime", "utimes", "futimesat", "mknod",
+		"stat", "lstat", "newfstatat", "poll", "select", "access", "pipe", "dup2", "pause",
+		"alarm", "fork", "vfork", "getdents", "rename", "mkdir", "rmdir", "link", "unlink",
+		"symlink", "readlink", "chown", "lchown", "utime", "utimes", "futimesat",
 		"getpgrp", "arch_prctl", "time", "epoll_create", "epoll_wait", "epoll_ctl_old",
 		"epoll_wait_old", "inotify_init", "signalfd", "eventfd", "getrlimit", "set_thread_area",
 		"get_thread_area", "map_shadow_stack",
@@ -131,9 +156,9 @@ func ordinary() []string {
 
 func fileCalls() []string {
 	return []string{
-		"openat2", "statx", "statfs", "fstatfs", "getdents64", "getcwd", "chdir", "fchdir",
-		"mkdirat", "mknodat", "unlinkat", "renameat", "renameat2", "linkat", "symlinkat",
-		"readlinkat", "faccessat", "faccessat2", "fchmod", "fchmodat", "fchmodat2", "fchown",
+		"statx", "statfs", "fstatfs", "getdents64", "getcwd", "chdir", "fchdir",
+		"mkdirat", "unlinkat", "renameat", "renameat2", "linkat", "symlinkat",
+		"readlinkat", "faccessat", "faccessat2", "fchown",
 		"fchownat", "umask", "truncate", "ftruncate", "fallocate", "fsync", "fdatasync", "sync",
 		"syncfs", "sync_file_range", "flock", "utimensat", "preadv", "pwritev", "preadv2",
 		"pwritev2", "sendfile", "splice", "tee", "vmsplice", "copy_file_range", "readahead",

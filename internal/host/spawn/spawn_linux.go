@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"slices"
 	"sync"
@@ -221,25 +220,4 @@ func (p *Process) Terminate() error {
 		return fault.Wrap(err, fault.Internal, "", "terminate process %d", p.pid)
 	}
 	return nil
-}
-
-// Pair makes a connected stream: ours for this process, theirs for Spec.Files.
-// The caller closes theirs after Start.
-func Pair() (ours *net.UnixConn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fault.Wrap(err, fault.Internal, "", "make socket pair")
-	}
-	mine := os.NewFile(uintptr(fds[0]), "pair")
-	theirs = os.NewFile(uintptr(fds[1]), "pair")
-	c, err := net.FileConn(mine)
-	_ = mine.Close() // FileConn has its own
-	if err == nil {
-		if u, ok := c.(*net.UnixConn); ok {
-			return u, theirs, nil
-		}
-		_ = c.Close()
-	}
-	_ = theirs.Close()
-	return nil, nil, fault.Wrap(err, fault.Internal, "", "make socket pair")
 }

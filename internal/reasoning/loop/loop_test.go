@@ -73,7 +73,6 @@ func TestReasons(t *testing.T) {
 		"model cancelled": coded("cancelled", endreason.Cancelled),
 		"budget tokens":   coded("budget_tokens", endreason.LimitTotalTokens),
 		"budget models":   coded("budget_model_calls", endreason.LimitIterations),
-		"budget time":     coded("budget_wall_ms", endreason.LimitElapsed),
 		"budget other":    coded("budget_money", endreason.Refused),
 		"denied":          coded("denied_policy", endreason.Refused),
 		"tools gone at start": {model: func(int) (chat.Response, error) { return text("x"), nil },

@@ -80,8 +80,6 @@ func budgetReason(resource string) endreason.Reason {
 		return endreason.LimitToolCalls
 	case "model_calls":
 		return endreason.LimitIterations
-	case "wall_ms":
-		return endreason.LimitElapsed
 	default:
 		return endreason.Refused
 	}

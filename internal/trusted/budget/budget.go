@@ -18,7 +18,6 @@ const (
 	Tokens    Resource = "tokens"      // model tokens, input plus output
 	ToolCalls Resource = "tool_calls"  // count
 	ModelCall Resource = "model_calls" // count
-	WallMS    Resource = "wall_ms"     // milliseconds of run time
 )
 
 // Key is one node of the hierarchy: "owner:1000", "project:default",
