@@ -61,7 +61,7 @@ func TestState(t *testing.T) {
 		l := launch(t, m.uid)
 		p := m.plan("state-"+m.name, workspace(t), `id -u; id -g; id -G; umask; hostname; env | sort | tr '\n' ' '; echo
 ls /proc/self/fd | grep -cv '^[0-3]$'; ulimit -c; ulimit -n; ulimit -f; cat /proc/self/cgroup | cut -d: -f3 | sort -u; cat /sys/class/net/lo/operstate 2>&1 | tail -c 10
-grep -E '^(Cap|NoNewPrivs|Seccomp:|Sig(Blk|Ign)|Uid|Gid)' /proc/self/status; ls -d /proc/[0-9]* | grep -c '/1$'; cat /proc/kmsg /proc/keys 2>&1 | grep -c denied; : > /proc/sys/kernel/hostname; python3 -c '
+grep -E '^(Cap|NoNewPrivs|Seccomp:|Sig(Blk|Ign)|Uid|Gid)' /proc/self/status; ls -d /proc/[0-9]* | grep -c '/1$'; cat /proc/kmsg /proc/keys 2>&1 | grep -c denied; (: > /proc/sys/kernel/hostname); python3 -c '
 import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); s.listen(); c=socket.create_connection(s.getsockname()); print("loopback"); print(open("/proc/net/dev").read().count(":"))'`)
 		p.Limits = sandboxplan.Limits{OpenFiles: 100, FileBytes: 1 << 20}
 		x, out := l.start(p).end()
@@ -139,7 +139,7 @@ func marked(t *testing.T, mark string) (pids []int) {
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(wait); time.Now().Before(end); <-time.After(2 * time.Millisecond) {
+	for end := time.Now().Add(wait); time.Now().Before(end); <-time.After(15 * time.Millisecond) {
 		if ok() {
 			return
 		}
@@ -172,7 +172,7 @@ func TestNothingLeft(t *testing.T) {
 			t.Run(m.name+"/"+way, func(t *testing.T) {
 				t.Parallel()
 				l := launch(t, m.uid)
-				script := `(setsid sleep ` + mark + ` &); setsid setsid sleep ` + mark + ` & (sleep ` + mark + ` & kill -STOP $!) & i=0; while [ $i -lt 15 ]; do (trap '' TERM HUP INT; exec sleep ` + mark + `) & i=$((i+1)); done; kill -STOP $$`
+				script := `(setsid sleep ` + mark + ` &); setsid setsid sleep ` + mark + ` & (sleep ` + mark + ` & sleep 0.2; kill -STOP $!) & i=0; while [ $i -lt 15 ]; do (trap '' TERM HUP INT; exec sleep ` + mark + `) & i=$((i+1)); done; kill -STOP $$`
 				p := m.plan("left-"+mark, "", script)
 				if m.name == "landlock" {
 					p = m.bare("left-"+mark, workspace(t), script)

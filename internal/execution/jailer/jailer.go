@@ -16,8 +16,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"sync"
+	"syscall"
 
 	"agentos/internal/api/launchwire"
 	"agentos/internal/host/fdframe"
@@ -57,8 +59,8 @@ func Run(ctx context.Context, d Deps) error {
 	err := s.serve(ctx)
 	cancel()
 	s.all.Wait()
-	if errors.Is(err, io.EOF) {
-		return nil
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) {
+		return nil // the other side is gone, noticed by the reader or by a reply
 	}
 	return err
 }
