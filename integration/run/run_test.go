@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,10 @@ var bin string
 
 func TestMain(m *testing.M) { os.Exit(person.Main(m, &bin)) }
 
-type runner struct{ *person.Person }
+type runner struct {
+	*person.Person
+	said string // what git said last
+}
 
 func as(t *testing.T, f func(t *testing.T, p *runner)) {
 	t.Helper()
@@ -42,7 +46,7 @@ func as(t *testing.T, f func(t *testing.T, p *runner)) {
 			}
 		}
 		p.Dir = work
-		r := &runner{p}
+		r := &runner{Person: p}
 		t.Cleanup(r.nothingLeft)
 		f(t, r)
 	})
@@ -211,6 +215,54 @@ func TestNoSetUID(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestPlanted: a file through which the owner's Git would take instructions, and
+// that could not be kept from being made, is told at the end and recorded.
+func TestPlanted(t *testing.T) {
+	as(t, func(t *testing.T, p *runner) {
+		if err := p.git("init", "-q"); err != nil {
+			t.Fatal(err)
+		}
+		p.Want(0, []string{"commondir", "remove it"}, "run", "--rw", p.Dir, "--", "sh", "-c", "echo /tmp/evil > .git/commondir")
+		log := p.Log()
+		if last := log[len(log)-1]; last.Kind != "run.end" || fmt.Sprint(last.Body["planted"]) == "<nil>" {
+			t.Errorf("last record %+v", last)
+		}
+	})
+}
+
+// TestSockets: a socket of somebody else in a granted tree refuses the start,
+// unless it is allowed by name.
+func TestSockets(t *testing.T) {
+	as(t, func(t *testing.T, p *runner) {
+		path := filepath.Join(p.Dir, "s.sock")
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		r := p.Do("run", "--", "true")
+		if r.Code == 0 || !strings.Contains(r.Err, "s.sock") || !strings.Contains(r.Err, "--allow-sockets") {
+			t.Errorf("%v", r)
+		}
+		p.Want(0, nil, "run", "--allow-sockets", path, "--", "true")
+	})
+}
+
+// git runs git in the workspace as the person.
+func (p *runner) git(args ...string) error {
+	c := exec.CommandContext(p.T.Context(), "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.test", "-C", p.Dir}, args...)...)
+	c.Env = []string{"HOME=" + p.Home, "PATH=/usr/bin:/bin"}
+	if os.Getuid() == 0 && p.UID != 0 {
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: p.UID, Gid: p.UID}}
+	}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("git %q: %w: %s", args, err, out)
+	}
+	p.said = string(out)
+	return nil
 }
 
 // TestOwner: an ordinary user can't run as if they were somebody else.
@@ -445,18 +497,11 @@ func TestLimits(t *testing.T) {
 // after one that was killed.
 func TestWorkspaceStaysClean(t *testing.T) {
 	as(t, func(t *testing.T, p *runner) {
-		git := func(args ...string) string {
+		git := func(args ...string) {
 			t.Helper()
-			c := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.test", "-C", p.Dir}, args...)...)
-			c.Env = []string{"HOME=" + p.Home, "PATH=/usr/bin:/bin"}
-			if os.Getuid() == 0 && p.UID != 0 {
-				c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: p.UID, Gid: p.UID}}
+			if err := p.git(args...); err != nil {
+				t.Fatal(err)
 			}
-			out, err := c.CombinedOutput()
-			if err != nil {
-				t.Fatalf("git %q: %v\n%s", args, err, out)
-			}
-			return string(out)
 		}
 		git("init", "-q")
 		git("commit", "-q", "--allow-empty", "-m", "first")
@@ -464,8 +509,8 @@ func TestWorkspaceStaysClean(t *testing.T) {
 		run := strings.TrimSpace(p.Want(0, nil, "run", "-d", "--rw", p.Dir, "--", "sh", "-c", "echo up; sleep 1000").Out)
 		p.eventually("up", "logs", run)
 		p.Want(0, nil, "kill", run)
-		if out := git("status", "--porcelain", "--ignored"); out != "" {
-			t.Errorf("left behind:\n%s", out)
+		if git("status", "--porcelain", "--ignored"); p.said != "" {
+			t.Errorf("left behind:\n%s", p.said)
 		}
 	})
 }

@@ -3525,6 +3525,7 @@ type RunSpec struct {
 	Rows          uint32                 `protobuf:"varint,11,opt,name=rows,proto3" json:"rows,omitempty"`
 	Cols          uint32                 `protobuf:"varint,12,opt,name=cols,proto3" json:"cols,omitempty"`
 	Dir           string                 `protobuf:"bytes,13,opt,name=dir,proto3" json:"dir,omitempty"`                                                                           // the caller's working directory: the workspace
+	AllowSockets  []string               `protobuf:"bytes,15,rep,name=allow_sockets,json=allowSockets,proto3" json:"allow_sockets,omitempty"`                                     // trees, or single sockets, that may hold sockets and FIFOs of others
 	Env           map[string]string      `protobuf:"bytes,14,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of the caller, those that a profile may pass on (TERM, LANG, COLORTERM, …)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3649,6 +3650,13 @@ func (x *RunSpec) GetDir() string {
 		return x.Dir
 	}
 	return ""
+}
+
+func (x *RunSpec) GetAllowSockets() []string {
+	if x != nil {
+		return x.AllowSockets
+	}
+	return nil
 }
 
 func (x *RunSpec) GetEnv() map[string]string {
@@ -5295,7 +5303,7 @@ const file_agentos_v1_agentos_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
 	"\x06origin\x18\x03 \x01(\tR\x06origin\x12\x16\n" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12\x12\n" +
-	"\x04help\x18\x05 \x01(\tR\x04help\"\xe1\x03\n" +
+	"\x04help\x18\x05 \x01(\tR\x04help\"\x86\x04\n" +
 	"\aRunSpec\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x12\x18\n" +
 	"\aprofile\x18\x02 \x01(\tR\aprofile\x12\x12\n" +
@@ -5310,7 +5318,8 @@ const file_agentos_v1_agentos_proto_rawDesc = "" +
 	" \x01(\bR\x03tty\x12\x12\n" +
 	"\x04rows\x18\v \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\f \x01(\rR\x04cols\x12\x10\n" +
-	"\x03dir\x18\r \x01(\tR\x03dir\x12.\n" +
+	"\x03dir\x18\r \x01(\tR\x03dir\x12#\n" +
+	"\rallow_sockets\x18\x0f \x03(\tR\fallowSockets\x12.\n" +
 	"\x03env\x18\x0e \x03(\v2\x1c.agentos.v1.RunSpec.EnvEntryR\x03env\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -18,6 +18,7 @@ import (
 type options struct {
 	profile, name, strength string
 	rw, ro, deny, limits    []string
+	sockets                 []string
 	detach, explain, quiet  bool
 	tty                     bool
 	ttySet                  bool
@@ -57,6 +58,7 @@ it says so on standard error after "agentos:"; see agentos help exit-codes.`,
 	f.StringArrayVar(&o.rw, "rw", nil, "a path that it may write; repeat for more")
 	f.StringArrayVar(&o.ro, "ro", nil, "a path that it may read")
 	f.StringArrayVar(&o.deny, "deny", nil, "a path that is absent for it")
+	f.StringArrayVar(&o.sockets, "allow-sockets", nil, "a tree, or one socket or FIFO in a granted tree, that it may reach")
 	f.StringArrayVar(&o.limits, "limit", nil, "KEY=VALUE: pids=200, memory=2G, cpu=150%, …")
 	f.StringVar(&o.strength, "strength", "", "full, rootless or landlock-only; it never gets less than this")
 	f.BoolVarP(&o.detach, "detach", "d", false, "leave it running and print its ID")
@@ -112,7 +114,7 @@ func (o *options) spec(e *cli.Env, args []string) (*agentosv1.RunSpec, error) {
 	for _, p := range []struct {
 		from []string
 		to   *[]string
-	}{{o.rw, &spec.Rw}, {o.ro, &spec.Ro}, {o.deny, &spec.Deny}} {
+	}{{o.rw, &spec.Rw}, {o.ro, &spec.Ro}, {o.deny, &spec.Deny}, {o.sockets, &spec.AllowSockets}} {
 		for _, path := range p.from {
 			if path == "" {
 				return nil, fault.New(fault.Usage, "name a path", "read paths: one is empty")

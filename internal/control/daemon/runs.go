@@ -148,7 +148,7 @@ func (s *Session) wrap(st *openState, p profile.Profile, name string, ids map[pr
 	}
 	return wrapped.New(wrapped.Config{
 		Plan: built.Plan, Name: name, Profile: p.Name, Agent: name, Owner: s.owner, Shim: ids[principal.Shim], Root: s.root,
-		Policy: auth.Policies.Revision(), Notices: built.Notices, Scratch: scratch,
+		Policy: auth.Policies.Revision(), Notices: built.Notices, Scratch: scratch, Watch: built.Watch,
 	}, wrapped.Deps{
 		Gate: auth.Gate, Limits: auth.Ledger, Journal: st.store, Launcher: l, Status: procstatus.Read, Shim: shim,
 		Seal: func(ctx context.Context) { _ = seal(ctx, st.store, anchors) }, NewID: newID, Now: s.now,
@@ -211,7 +211,7 @@ func (s *Session) build(run string, spec *pb.RunSpec, p profile.Profile, ids bou
 		}
 	}
 	return sandbox.Build(sandbox.Request{
-		Run: run, Profile: p, Command: spec.GetCommand(), Dir: spec.GetDir(), RW: spec.GetRw(), RO: spec.GetRo(), Deny: spec.GetDeny(),
+		Run: run, Profile: p, Command: spec.GetCommand(), Dir: spec.GetDir(), RW: spec.GetRw(), RO: spec.GetRo(), Deny: spec.GetDeny(), Sockets: spec.GetAllowSockets(),
 		Limits: spec.GetLimits(), Strength: strength, TTY: spec.GetTty(), Rows: uint16(spec.GetRows()), Cols: uint16(spec.GetCols()),
 		Identity: sandboxplan.Identity{
 			UID: ids.agent.UID, GID: ids.agent.GID, OwnerUID: s.owner, OwnerGID: s.ownerGID(), User: "agent",

@@ -85,6 +85,11 @@ func (r *Run) end(e ending) {
 			<-r.shim.Done()
 		}
 	}
+	planted := appeared(r.cfg.Watch)
+	if len(planted) > 0 {
+		r.publish(r.ctx, &pb.RunOutput{Output: &pb.RunOutput_Notice{Notice: &pb.Notice{Text: "the program made " + strings.Join(planted, ", ") +
+			", from where Git takes instructions: look at it, and remove it before you use the repository"}}})
+	}
 	r.cancel(errStopped)
 	if r.cfg.Scratch != "" {
 		// What can't be removed is a leftover in the owner's own state directory.
@@ -103,7 +108,7 @@ func (r *Run) end(e ending) {
 	rc, err := r.deps.Journal.Commit(ctx, gate.Tx{
 		Entries: []audit.Entry{r.entry(audit.KindRunEnd, map[string]any{
 			"reason": e.reason, "detail": clip(e.detail, 1024), "code": e.code, "signal": e.signal,
-			"elapsed_ms": x.ElapsedMs, "cpu_ms": e.cpu, "max_rss": e.rss,
+			"elapsed_ms": x.ElapsedMs, "cpu_ms": e.cpu, "max_rss": e.rss, "planted": planted,
 		}, r.outputPayload())},
 		Runs: []gate.RunState{{Run: r.ID, Agent: r.cfg.Agent, Owner: r.cfg.Owner, State: state, Reason: string(e.reason)}},
 	})
@@ -118,6 +123,17 @@ func (r *Run) end(e ending) {
 	r.mu.Unlock()
 	r.finish(x)
 	close(r.done)
+}
+
+// appeared lists the watched paths that are there.
+func appeared(watch []string) []string {
+	var out []string
+	for _, p := range watch {
+		if _, err := os.Lstat(p); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // outputPayload keeps the last of what the program wrote, for `agentos logs`.

@@ -66,6 +66,9 @@ type Config struct {
 	Root    bool // the shim runs under its own identity
 	Policy  string
 	Notices []string
+	// Watch are paths that were absent at the start and through which a program of
+	// the owner's would run what the agent wrote. One that appears is reported.
+	Watch []string
 	// Scratch is a folder of this run's own, removed at its end; empty: none.
 	Scratch string
 }

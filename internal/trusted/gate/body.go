@@ -7,38 +7,41 @@ import (
 	"agentos/internal/trusted/risk"
 )
 
+// The fields stand in the order of their names, so that the encoder's output is
+// the canonical form already (RFC 8785) and needs no sorting on the way to disk.
+
 // IntentBody is the body of a call.intent record (docs/spec/audit-record.md).
 type IntentBody struct {
 	Action     call.Action   `json:"action"`
-	Resource   string        `json:"resource"`
+	DeadlineMS int64         `json:"deadline_ms"`
 	Digest     string        `json:"digest"`
 	Grant      string        `json:"grant"`
 	Policy     string        `json:"policy"` // revision
-	Rules      []string      `json:"rules"`
-	Risk       risk.Class    `json:"risk"`
 	Reserved   budget.Amount `json:"reserved"`
-	DeadlineMS int64         `json:"deadline_ms"`
+	Resource   string        `json:"resource"`
+	Risk       risk.Class    `json:"risk"`
+	Rules      []string      `json:"rules"`
 }
 
 // OutcomeBody is the body of a call.outcome record.
 type OutcomeBody struct {
-	Status      call.Status    `json:"status"`
-	Reason      string         `json:"reason,omitempty"`
-	Used        budget.Amount  `json:"used,omitempty"`
-	TookUS      int64          `json:"took_us"`
-	ResultBytes int            `json:"result_bytes,omitempty"`
-	Label       label.Label    `json:"label"`
 	Facts       map[string]any `json:"facts,omitempty"`
+	Label       label.Label    `json:"label"`
+	Reason      string         `json:"reason,omitempty"`
+	ResultBytes int            `json:"result_bytes,omitempty"`
+	Status      call.Status    `json:"status"`
+	TookUS      int64          `json:"took_us"`
+	Used        budget.Amount  `json:"used,omitempty"`
 }
 
 // DeniedBody is the body of a call.denied record: proposal and refusal in one.
 type DeniedBody struct {
 	Action   call.Action `json:"action"`
-	Resource string      `json:"resource"`
 	Digest   string      `json:"digest"`
-	Status   call.Status `json:"status"` // always denied
-	Stage    Stage       `json:"stage"`
-	Reason   string      `json:"reason"`
 	Policy   string      `json:"policy,omitempty"` // revision
+	Reason   string      `json:"reason"`
+	Resource string      `json:"resource"`
 	Rules    []string    `json:"rules,omitempty"`
+	Stage    Stage       `json:"stage"`
+	Status   call.Status `json:"status"` // always denied
 }

@@ -209,9 +209,7 @@ func normalise(p *Permit, out Outcome) Outcome {
 		out.Reason = fmt.Sprintf("result has %d bytes, limit %d", len(out.Result), p.Target.MaxResult)
 		out.Result = nil
 	}
-	if len(out.Reason) > 512 {
-		out.Reason = out.Reason[:512]
-	}
+	out.Reason = cut(out.Reason, 512)
 	if out.Used == nil {
 		out.Used = budget.Amount{}
 	}

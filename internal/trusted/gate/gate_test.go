@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentos/internal/lib/canon"
 	"agentos/internal/lib/fault"
 	"agentos/internal/trusted/audit"
 	"agentos/internal/trusted/budget"
@@ -243,6 +245,25 @@ func TestOutcomes(t *testing.T) {
 				t.Fatal("not exactly one intent and one outcome")
 			}
 		})
+	}
+}
+
+// TestBodiesAreCanonical: the encoder writes record bodies in canonical order.
+func TestBodiesAreCanonical(t *testing.T) {
+	a := budget.Amount{budget.Tokens: 1, budget.ToolCalls: 2}
+	for _, body := range []any{
+		IntentBody{Rules: []string{"r"}, Reserved: a},
+		OutcomeBody{Reason: "r", Used: a, ResultBytes: 1, Facts: map[string]any{"b": 1, "a": 2}, Label: label.Label{Readers: []string{"x"}}},
+		DeniedBody{Policy: "p", Rules: []string{"r"}},
+	} {
+		plain, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		canonical, err := canon.Marshal(body)
+		if err != nil || string(plain) != string(canonical) {
+			t.Errorf("%v\n%s\n%s", err, plain, canonical)
+		}
 	}
 }
 

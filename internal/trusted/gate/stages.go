@@ -258,9 +258,10 @@ func amountText(a budget.Amount) string {
 	return strings.Join(parts, ", ")
 }
 
+// cut bounds text in bytes, at the border of a letter.
 func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
+	if len(s) > n {
+		s = s[:n] + "…"
 	}
-	return s[:n] + "…"
+	return strings.ToValidUTF8(s, "")
 }
