@@ -46,7 +46,7 @@ func DropCapabilities() (bounding bool, err error) {
 		return false, fmt.Errorf("read capabilities: %w", err)
 	}
 	if data[0].Effective&(1<<unix.CAP_SETPCAP) != 0 {
-		if err := DropBounding(); err != nil {
+		if err := dropBounding(); err != nil {
 			return false, err
 		}
 		bounding = true
@@ -69,8 +69,7 @@ func DropCapabilities() (bounding bool, err error) {
 	return bounding, nil
 }
 
-// DropBounding empties the bounding set on all threads; it needs CAP_SETPCAP.
-func DropBounding() error {
+func dropBounding() error {
 	for c := 0; c < 64; c++ {
 		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {

@@ -21,13 +21,16 @@ const secureBits = 1<<0 | 1<<1 | // NOROOT, locked
 	1<<6 | 1<<7 // NO_CAP_AMBIENT_RAISE, locked
 
 // identity turns every thread into the agent: its IDs, no group besides, no
-// capability in any set.
+// capability in any set. Bounding set and secure bits are those of the thread that
+// starts the command, which inherits them; on the others, which never execute
+// anything, they mean nothing without capabilities, and a change of all threads
+// costs a signal to each.
 func (f *first) identity() error {
 	if !f.bare() {
-		if err := confine.DropBounding(); err != nil {
+		if err := dropBounding(); err != nil {
 			return failed(err, "capabilities", "empty the bounding set")
 		}
-		if err := confine.AllPrctl(unix.PR_SET_SECUREBITS, secureBits); err != nil {
+		if err := unix.Prctl(unix.PR_SET_SECUREBITS, secureBits, 0, 0, 0); err != nil {
 			return failed(err, "capabilities", "lock the secure bits")
 		}
 	}
@@ -56,6 +59,22 @@ func (f *first) identity() error {
 		return failed(err, "not dumpable", "set it")
 	}
 	f.layers = append(f.layers, "no capabilities", "no_new_privs")
+	return nil
+}
+
+func dropBounding() error {
+	for c := uintptr(0); c < 64; c++ {
+		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+		if err == unix.EINVAL {
+			return nil // past the last capability of this kernel
+		}
+		if err == nil && has != 0 {
+			err = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		}
+		if err != nil {
+			return errno("prctl", err)
+		}
+	}
 	return nil
 }
 

@@ -171,7 +171,8 @@ func (j *Jail) clone(p *sandboxplan.Plan, s *Sandbox) (*net.UnixConn, error) {
 	j.forks.RLock()
 	defer j.forks.RUnlock()
 	s.proc, err = os.StartProcess(j.self, []string{"agentos-sandbox", "init"}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{j.null, j.null, os.Stderr, theirs}, Sys: sys,
+		// One at a time is enough, and makes fewer threads to change.
+		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Files: []*os.File{j.null, j.null, os.Stderr, theirs}, Sys: sys,
 	})
 	if err != nil {
 		_ = c.Close()
