@@ -114,8 +114,8 @@ func use(t *testing.T, p person, version string) {
 	}
 }
 
-// homes: one that nothing may be executed from is fine; without one there must
-// be a state directory, and the message says so.
+// homes: one that nothing may be executed from is fine, and so is one that isn't
+// there with a state directory; the message says so.
 func homes(t *testing.T, p person) {
 	const script = `mount -t tmpfs -o noexec,mode=755 none "$1" && mkdir "$1/project" && chown -R "$2:$3" "$1" && cd "$1/project" &&
 cp /bin/true . && ! ./true 2>/dev/null && rm true &&
@@ -130,11 +130,15 @@ setpriv --reuid "$2" --regid "$3" --clear-groups agentos run -- echo from noexec
 
 	nowhere := p
 	nowhere.env = nil
-	if _, errs, code := nowhere.run(t, "agentos", "agent", "once", goal); code != 5 || !strings.Contains(errs, "AGENTOS_STATE_DIR") {
+	if _, errs, code := nowhere.run(t, "agentos", "agent", "once", goal); code != 2 || !strings.Contains(errs, "AGENTOS_STATE_DIR") {
 		t.Errorf("without a home: %d %s", code, errs)
 	}
 	nowhere.env = []string{"AGENTOS_STATE_DIR=" + filepath.Join(home, "state")}
 	nowhere.ok(t, "agentos", "agent", "once", goal)
+	if _, errs, code := nowhere.run(t, "agentos", "run", "--", "true"); code != 2 || !strings.Contains(errs, "set HOME") {
+		t.Errorf("a sandbox without a home: %d %s", code, errs)
+	}
+	nowhere.env = append(nowhere.env, "HOME=/nonexistent")
 	nowhere.ok(t, "agentos", "run", "--", "true")
 }
 
