@@ -221,20 +221,29 @@ func (d *Daemon) binaries() (*opened, error) {
 // is verified by `agentos audit verify`.
 const maxSelfVerify = 200_000
 
+// sendOut sends the newest checkpoint to the anchors and returns it with the
+// number of records that it covers.
+func sendOut(ctx context.Context, s *statestore.Store, anchors []anchor.Anchor) (note []byte, size uint64, notices []string) {
+	note, size, err := s.Checkpoint(ctx)
+	if err != nil {
+		return nil, 0, []string{err.Error()}
+	}
+	for _, a := range anchors {
+		if err := a.Send(ctx, note); err != nil {
+			notices = append(notices, fmt.Sprintf("checkpoint not anchored at %s: %v", a.Name(), err))
+		}
+	}
+	return note, size, notices
+}
+
 // seal sends the newest checkpoint to the anchors and verifies the log.
 func seal(ctx context.Context, s *statestore.Store, anchors []anchor.Anchor) supervisor.Seal {
 	var out supervisor.Seal
-	note, size, err := s.Checkpoint(ctx)
-	if err != nil {
-		out.Notices = append(out.Notices, err.Error())
+	note, size, notices := sendOut(ctx, s, anchors)
+	if out.Notices = notices; note == nil {
 		return out
 	}
 	out.Checkpoint = string(note)
-	for _, a := range anchors {
-		if err := a.Send(ctx, note); err != nil {
-			out.Notices = append(out.Notices, fmt.Sprintf("checkpoint not anchored at %s: %v", a.Name(), err))
-		}
-	}
 	if size > maxSelfVerify {
 		out.Notices = append(out.Notices, fmt.Sprintf("the log has %d records; verify it by `agentos audit verify`", size))
 		return out

@@ -151,7 +151,7 @@ func (s *Session) wrap(st *openState, p profile.Profile, name string, ids map[pr
 		Policy: auth.Policies.Revision(), Notices: built.Notices, Scratch: scratch, Watch: built.Watch,
 	}, wrapped.Deps{
 		Gate: auth.Gate, Limits: auth.Ledger, Journal: st.store, Launcher: l, Status: procstatus.Read, Shim: shim,
-		Seal: func(ctx context.Context) { _ = seal(ctx, st.store, anchors) }, NewID: newID, Now: s.now,
+		Seal: func(ctx context.Context) { _, _, _ = sendOut(ctx, st.store, anchors) }, NewID: newID, Now: s.now,
 	}), nil
 }
 

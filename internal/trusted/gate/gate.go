@@ -232,7 +232,7 @@ func asDenial(s Stage, err error) *Denial {
 	d = &Denial{Stage: s, Reason: err.Error(), Next: fault.NextOf(err), Kind: fault.Denied, Cause: err}
 	var ex *budget.Exceeded
 	if errors.As(err, &ex) {
-		d.Kind = fault.Limit
+		d.Kind, d.Next = fault.Limit, fmt.Sprintf("raise the %s budget of %s, or start a new run if it is the run's", ex.Resource, ex.Key)
 	}
 	return d
 }
