@@ -183,7 +183,7 @@ func gone(t *testing.T, who map[string]person, before map[string]bool) {
 	state := filepath.Join(filepath.Dir(p.dir), ".local/share/agentos/agentos.sqlite3")
 	files := strings.Fields(sh(t, nil, "dpkg", "-L", "agentos"))
 	_ = os.Remove(filepath.Join(p.dir, "go"))
-	p.ok(t, "agentos", "run", "-d", "--", "sh", "-c", "while [ ! -e go ]; do sleep 0.1; done; echo late >over")
+	p.ok(t, "agentos", "run", "-d", "--rw", ".", "--", "sh", "-c", "while [ ! -e go ]; do sleep 0.1; done; echo late >over")
 	dpkg(t, "--remove", "agentos")
 	if left := leftovers(t, before, files); len(left) > 0 {
 		t.Errorf("remove leaves %q", left)
