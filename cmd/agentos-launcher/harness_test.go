@@ -352,8 +352,8 @@ func (m mode) plan(run, work, script string) sandboxplan.Plan {
 		Files: []sandboxplan.File{{Path: "/etc/passwd", Data: "agent:x:1:1::/home/agent:/bin/sh\n", Why: "test"}},
 	}
 	if work != "" {
-		p.Mounts = append(p.Mounts, sandboxplan.Mount{Kind: sandboxplan.Bind, Source: work, Target: "/work", Write: true, Exec: true, Owned: true, Why: "test"})
-		p.Dir = "/work"
+		p.Mounts = append(p.Mounts, sandboxplan.Mount{Kind: sandboxplan.Bind, Source: work, Target: "/project", Write: true, Exec: true, Owned: true, Why: "test"})
+		p.Dir = "/project"
 	}
 	return p
 }

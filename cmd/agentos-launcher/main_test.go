@@ -27,19 +27,19 @@ func TestView(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, m mode) {
 		l := launch(t, m.uid)
-		x, out := l.start(m.plan("view-"+m.name, workspace(t), `ls -1A / /etc /dev /home /work; echo; cut -d' ' -f5,6 /proc/self/mountinfo | grep -v ' ro,.*' | cut -d' ' -f1`)).end()
+		x, out := l.start(m.plan("view-"+m.name, workspace(t), `ls -1A / /etc /dev /home /project; echo; cut -d' ' -f5,6 /proc/self/mountinfo | grep -v ' ro,.*' | cut -d' ' -f1`)).end()
 		if x.Code != 0 {
 			t.Fatalf("%+v %s", x, out)
 		}
 		tree, mounts, _ := strings.Cut(out, "\n\n/")
-		want := "/:\nbin\ndev\netc\nhome\nlib\nlib64\nproc\ntmp\nusr\nwork\n\n/dev:\nfd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero\n\n/etc:\npasswd\n\n/home:\nagent\n\n/work:"
+		want := "/:\nbin\ndev\netc\nhome\nlib\nlib64\nproc\nproject\ntmp\nusr\n\n/dev:\nfd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero\n\n/etc:\npasswd\n\n/home:\nagent\n\n/project:"
 		_ = mounts
-		if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(strings.TrimSpace(out[:strings.Index(out, "/work:")+6]), "\n")); diff != "" {
+		if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(strings.TrimSpace(out[:strings.Index(out, "/project:")+9]), "\n")); diff != "" {
 			t.Errorf("%s\n%s", diff, tree)
 		}
 		rw := lines(out[strings.LastIndex(out, "\n\n")+2:])
 		slices.Sort(rw)
-		if diff := cmp.Diff([]string{"/dev/full", "/dev/null", "/dev/pts", "/dev/random", "/dev/shm", "/dev/tty", "/dev/urandom", "/dev/zero", "/home/agent", "/proc", "/tmp", "/work"}, rw); diff != "" {
+		if diff := cmp.Diff([]string{"/dev/full", "/dev/null", "/dev/pts", "/dev/random", "/dev/shm", "/dev/tty", "/dev/urandom", "/dev/zero", "/home/agent", "/proc", "/project", "/tmp"}, rw); diff != "" {
 			t.Errorf("writable mounts: %s", diff)
 		}
 	})
@@ -67,7 +67,7 @@ import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); s.listen(); c=socket.
 		x, out := l.start(p).end()
 		id := strconv.Itoa(int(m.id()))
 		zero := "\t" + strings.Repeat("0", 16)
-		want := id + "\n" + id + "\n" + id + "\n0022\nbox\nHOME=/home/agent PATH=/usr/bin PWD=/work \n0\n0\n100\n2048\n/\ndirectory\n" +
+		want := id + "\n" + id + "\n" + id + "\n0022\nbox\nHOME=/home/agent PATH=/usr/bin PWD=/project \n0\n0\n100\n2048\n/\ndirectory\n" +
 			"Uid:" + strings.Repeat("\t"+id, 4) + "\nGid:" + strings.Repeat("\t"+id, 4) + "\nSigBlk:" + zero + "\nSigIgn:" + zero +
 			"\nCapInh:" + zero + "\nCapPrm:" + zero + "\nCapEff:" + zero + "\nCapBnd:" + zero + "\nCapAmb:" + zero +
 			"\nNoNewPrivs:\t1\nSeccomp:\t2\n0\n2\nloopback\n1\nsh: 4: cannot create /proc/sys/kernel/hostname: Read-only file system\n"
@@ -290,12 +290,19 @@ func TestTerminal(t *testing.T) {
 		}
 		for _, step := range [][2]string{
 			{"", "READY> "}, {"stty size; tty\n", "33 44\r\n/dev/pts/0"}, {"sleep 1000\n", "sleep 1000\r\n"}, {"\x1a", "Stopped"},
-			{"jobs\n", "[1]+  Stopped"}, {"fg\n", "fg\r\nsleep 1000"}, {"\x03", "^C"}, {"echo code $?\n", "code 130"}, {"exit 9\n", "exit 9"},
+			{"jobs\n", "[1]+  Stopped"}, {"fg\n", "fg\r\nsleep 1000"}, {"\x03", "^C\r\nREADY> "}, {"echo code $?\n", "code 130"}, {"jobs; echo none\n", "none\r\nREADY> "}, {"exit 9\n", "exit 9"},
 		} {
-			if _, err := io.WriteString(tty, step[0]); err != nil {
-				t.Fatal(err)
-			}
-			until(t, step[1], has(step[1]))
+			// A key that comes before the job has the terminal is the shell's: again.
+			key, last := len(step[0]) == 1, time.Time{}
+			until(t, step[1], func() bool {
+				if last.IsZero() || key && time.Since(last) > time.Second/2 {
+					last = time.Now()
+					if _, err := io.WriteString(tty, step[0]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return has(step[1])()
+			})
 		}
 		if e := x.gone(); e.Code != 9 {
 			t.Errorf("%+v", e)
@@ -360,9 +367,9 @@ func TestRefusedPlans(t *testing.T) {
 			"version":        {func(p *sandboxplan.Plan) { p.Version = 9 }, ""},
 			"missing source": {bind("/usr/gone", "/tmp/x"), "open source"},
 			"symbolic link":  {bind("/bin", "/tmp/x"), "open source"},
-			"no folder":      {func(p *sandboxplan.Plan) { p.Dir = "/work/gone" }, "working directory"},
+			"no folder":      {func(p *sandboxplan.Plan) { p.Dir = "/project/gone" }, "working directory"},
 			"no program":     {func(p *sandboxplan.Plan) { p.Command = []string{"no-such-program"} }, "command"},
-			"no permission":  {func(p *sandboxplan.Plan) { p.Command = []string{"/work/file"} }, "command"},
+			"no permission":  {func(p *sandboxplan.Plan) { p.Command = []string{"/project/file"} }, "command"},
 			"noexec":         {func(p *sandboxplan.Plan) { p.Mounts[0].Exec = false }, "command"},
 			"no terminals": {func(p *sandboxplan.Plan) {
 				p.TTY = true

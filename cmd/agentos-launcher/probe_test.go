@@ -245,7 +245,7 @@ func TestCalls(t *testing.T) {
 		l := launch(t, m.uid)
 		for _, nested := range []bool{false, true} {
 			p := m.plan(fmt.Sprintf("calls-%s-%v", m.name, nested), work, "")
-			p.Command, p.Nested = []string{"/usr/bin/python3", "-c", `import os; os.execv("/work/probe", ["probe"])`}, nested
+			p.Command, p.Nested = []string{"/usr/bin/python3", "-c", `import os; os.execv("/project/probe", ["probe"])`}, nested
 			x, out := l.start(p).end()
 			if x.Code != 0 {
 				t.Fatalf("%+v %q", x, out)

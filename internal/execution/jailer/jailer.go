@@ -8,7 +8,8 @@
 // Locks: server.mu, a leaf. Invariants: a Start is answered by Failed, or by
 // Started and later Exited; when Exited or Failed is sent, nothing of the sandbox
 // is left; Run returns after the last one is gone (INV-05).
-// Format: docs/spec/launch-wire.md. Tests: jailer_test.go.
+// Format: docs/spec/launch-wire.md. Tests: cmd/agentos-launcher, on the
+// built binary.
 package jailer
 
 import (

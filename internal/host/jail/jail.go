@@ -13,9 +13,10 @@
 // weaker than asked; the command's view holds what the plan lists and nothing
 // else; the command gets descriptors 0, 1 and 2 only; the first process ends when
 // the command ends, or its lifeline or the starter's end does, and the PID
-// namespace with it (INV-05). Docs: docs/spec/sandbox-plan.md, docs/adr.
-// Tests: the _test.go files here, which run as root and as another user.
-// Spec: AOS-14, AOS-17, OSA-11.
+// namespace with it (INV-05). Docs: docs/spec/sandbox-plan.md,
+// docs/spec/agent-syscalls.md.
+// Tests: cmd/agentos-launcher/main_test.go, as root and as another user.
+// Spec: AOS-14, AOS-17.
 package jail
 
 import (

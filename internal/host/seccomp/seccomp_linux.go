@@ -7,7 +7,8 @@
 // Invariants: a call that is in no part of a filter gets Filter.Else, never an
 // allowance; a foreign architecture and x32 are refused; what is installed stays.
 // Docs: docs/spec/confinement.md, docs/spec/agent-syscalls.md.
-// Tests: seccomp_linux_test.go, agent_linux_test.go, FuzzFilter.
+// Tests: seccomp_linux_test.go; host/confine (FuzzFilter) and cmd/agentos-launcher
+// (TestCalls) try the lists.
 // Spec: AOS-17.
 package seccomp
 
