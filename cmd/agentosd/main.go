@@ -17,7 +17,8 @@
 // Exit codes: 0 the client hung up or was handed over; otherwise the fault's,
 // with the reason on standard error.
 //
-// Imports: control/{config,daemon,handover}, api/wire, host/spawn, lib.
+// Imports: control/{config,daemon,handover}, api/wire, lib. Tests:
+// integration/{once,run}, on the built binaries.
 package main
 
 import (

@@ -27,7 +27,12 @@ func roomLines() map[string]int {
 
 // wiring lists the rooms whose job is to put others together, with how many.
 func wiring() map[string]int {
-	return map[string]int{"internal/control/authority": 9, "internal/control/supervisor": 14, "internal/control/daemon": 20}
+	return map[string]int{
+		"internal/control/authority":  9,  // the gate and each of its stages
+		"internal/control/supervisor": 14, // a run's parts, each with its wire, and what the gate needs of it
+		"internal/control/wrapped":    8,  // a run's two parts, their wires, and four words of trusted for its records
+		"internal/control/daemon":     27, // every service of the control API with what it is made of
+	}
 }
 
 var testFile = regexp.MustCompile(`\b[\w/.-]+_test\.go\b`)

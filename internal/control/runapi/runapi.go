@@ -7,7 +7,7 @@
 // {agentosv1,apierr}, control/{statestore,wrapped}, lib/fault. Imported by:
 // control/daemon. Locks: Table.mu, a leaf. Invariants: an owner sees only their
 // own runs; a run that was not detached ends with its client.
-// Tests: runapi_test.go; integration/sandbox on the built binaries.
+// Tests: runapi_test.go; integration/run on the built binaries.
 package runapi
 
 import (

@@ -4,13 +4,13 @@
 // its first record to its last: shim, sandbox, input, output, end.
 //
 // State owned: the run's processes, its subscribers and the tail of its output.
-// Imports: api/{agentosv1,gatewire}, control/launcher, host/{fdframe,
+// Imports: api/{agentosv1,gatewire,launchwire}, control/launcher, host/{fdframe,
 // procstatus,spawn}, lib, trusted. Imported by: control/{daemon,runapi}. It
 // decides nothing: the start is the call agent.start through Deps.Gate.
 // Locks: Run.mu, a leaf. Invariants: INV-01 (recorded before anything starts),
 // INV-05 (when Done is closed nothing of the run is left: sandbox, shim, door).
 // The shim holds the sandbox's lifeline: its death is the sandbox's.
-// Tests: wrapped_test.go; integration/sandbox on the built binaries.
+// Tests: wrapped_test.go; integration/run on the built binaries.
 package wrapped
 
 import (
