@@ -206,7 +206,7 @@ func TestBuiltin(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"aider", "claude-code", "codex", "gemini-cli", "generic", "goose", "opencode", "qwen-code"}
+	want := []string{"aider", "claude-code", "codex", "gemini-cli", "generic", "goose", "opencode", "pi", "qwen-code"}
 	if d := cmp.Diff(want, names); d != "" {
 		t.Error(d)
 	}
