@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentos/internal/api/runspec"
+	"agentos/internal/host/fdframe"
 	"agentos/internal/host/spawn"
 	"agentos/internal/lib/chat"
 	"agentos/internal/lib/chat/completions"
@@ -55,6 +56,16 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
+// pair is a connected stream: one end to use, one to hand to a child.
+func pair() (*net.UnixConn, *os.File, error) {
+	a, b, err := fdframe.Pair()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := fdframe.Inherited(a)
+	return c, b, err
+}
+
 func start(t *testing.T, uid uint32, spec string) *world {
 	t.Helper()
 	bin, err := spawn.OpenBinary("/proc/self/exe")
@@ -65,7 +76,7 @@ func start(t *testing.T, uid uint32, spec string) *world {
 	var w world
 	var files []*os.File
 	for _, c := range []*net.Conn{&w.tools, &w.model} {
-		ours, theirs, err := spawn.Pair()
+		ours, theirs, err := pair()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +84,7 @@ func start(t *testing.T, uid uint32, spec string) *world {
 		t.Cleanup(func() { _ = ours.Close() })
 		files = append(files, theirs)
 	}
-	control, in, err := spawn.Pair()
+	control, in, err := pair()
 	if err != nil {
 		t.Fatal(err)
 	}

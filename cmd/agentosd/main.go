@@ -32,6 +32,7 @@ import (
 	"agentos/internal/api/wire"
 	"agentos/internal/control/config"
 	"agentos/internal/control/daemon"
+	"agentos/internal/control/handover"
 	"agentos/internal/lib/fault"
 	"agentos/internal/lib/setting"
 )
@@ -82,6 +83,10 @@ func run(argv []string) error {
 	return inherit(ctx, mode == "--share", self, argv, load)
 }
 
+func clientOf(o handover.Offer) daemon.Client {
+	return daemon.Client{Home: o.Home, ConfigDir: o.ConfigDir()}
+}
+
 // modeOf takes the mode off the arguments: --serve, --inherit, or --share for
 // --inherit with it.
 func modeOf(argv []string) (mode string, rest []string) {
@@ -111,7 +116,7 @@ func inherit(ctx context.Context, share bool, self string, args []string, load l
 		_ = conn.Close()
 		return err
 	}
-	err = wire.Serve(ctx, conn, d.Session(settings).Handler())
+	err = wire.Serve(ctx, conn, d.Session(settings, clientOf(handover.FromProcess(nil))).Handler())
 	if cerr := d.Close(); err == nil {
 		err = cerr
 	}

@@ -63,7 +63,9 @@ func User(t *testing.T, bin string) *Person {
 	if os.Getuid() != 0 {
 		return New(t, bin, "user", uint32(os.Getuid()))
 	}
-	return New(t, bin, "user", 4321)
+	// One of its own for each test binary: they run side by side, and count their
+	// processes.
+	return New(t, bin, "user", uint32(100_000+os.Getpid()))
 }
 
 // Everybody runs f as an ordinary user and, when the tests are root's, as root.

@@ -334,8 +334,14 @@ func TestStopEndsTheTree(t *testing.T) {
 		script := `sleep M & (sleep M &) ; setsid sleep M & sh -c 'trap "" TERM INT HUP; sleep M; sleep M' & nohup sleep M >/dev/null 2>&1 & echo up; wait`
 		run := strings.TrimSpace(p.Want(0, nil, "run", "-d", "--", "sh", "-c", strings.ReplaceAll(script, "M", mark)).Out)
 		p.eventually("up", "logs", run)
-		if n := sleepers(mark); n < 5 {
-			t.Fatalf("%d children before the stop", n)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		for sleepers(mark) < 5 {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+				t.Fatalf("%d children before the stop", sleepers(mark))
+			}
 		}
 		begin := time.Now()
 		p.Want(0, nil, "kill", run)

@@ -130,11 +130,18 @@ type Session struct {
 	*Daemon
 	loaded *config.Result
 	owner  uint32
+	client Client
+}
+
+// Client is where a client lives. Empty: it has no such place.
+type Client struct {
+	Home      string
+	ConfigDir string // XDG_CONFIG_HOME, or .config in its home
 }
 
 // Session serves a client of this process's user with its settings.
-func (d *Daemon) Session(settings *config.Result) *Session {
-	s := &Session{Daemon: d, loaded: settings, owner: uint32(os.Getuid())}
+func (d *Daemon) Session(settings *config.Result, c Client) *Session {
+	s := &Session{Daemon: d, loaded: settings, owner: uint32(os.Getuid()), client: c}
 	if o := settings.Config.Agent.OwnerUID; o != nil {
 		s.owner = *o
 	}

@@ -66,7 +66,7 @@ func (b *bench) connect(sets ...string) *Session {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	s := b.daemon.Session(loaded)
+	s := b.daemon.Session(loaded, Client{})
 	srv := httptest.NewServer(s.Handler())
 	b.t.Cleanup(srv.Close)
 	b.http, b.url = srv.Client(), srv.URL

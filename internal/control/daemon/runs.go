@@ -54,11 +54,10 @@ func (s *Session) runService() *runapi.Service {
 
 // profiles are the built-in ones and the owner's own.
 func (s *Session) profiles() (*profile.Set, error) {
-	dir, err := os.UserConfigDir()
-	if err != nil {
-		return nil, fault.Wrap(err, fault.Usage, "set HOME or XDG_CONFIG_HOME", "find the folder of your profiles")
+	if s.client.ConfigDir == "" {
+		return profile.Load("")
 	}
-	return profile.Load(filepath.Join(dir, "agentos", "profiles"))
+	return profile.Load(filepath.Join(s.client.ConfigDir, "agentos", "profiles"))
 }
 
 func (s *Session) profileOf(spec *pb.RunSpec) (profile.Profile, error) {
@@ -195,10 +194,6 @@ func (s *Session) folders(run string, p profile.Profile, st sandboxplan.Strength
 }
 
 func (s *Session) build(run string, spec *pb.RunSpec, p profile.Profile, ids bound, f folders) (sandbox.Result, error) {
-	owner, err := s.ownerOf(spec)
-	if err != nil {
-		return sandbox.Result{}, err
-	}
 	strength := sandboxplan.Strength(spec.GetStrength())
 	home, tmp := "", ""
 	if p.Home == profile.Persistent {
@@ -216,11 +211,16 @@ func (s *Session) build(run string, spec *pb.RunSpec, p profile.Profile, ids bou
 		Identity: sandboxplan.Identity{
 			UID: ids.agent.UID, GID: ids.agent.GID, OwnerUID: s.owner, OwnerGID: s.ownerGID(), User: "agent",
 		},
-		Owner: owner, StateDir: s.cfg.StateDir, Home: home, Tmp: tmp,
+		Owner: s.ownerOf(spec), StateDir: s.cfg.StateDir, Home: home, Tmp: tmp,
 	}, sandbox.Local{})
 }
 
+// ownerGID is the group of what a run writes: without root that of this process,
+// since it can have no other.
 func (s *Session) ownerGID() uint32 {
+	if !s.root {
+		return uint32(os.Getegid())
+	}
 	if u, err := user.LookupId(strconv.FormatUint(uint64(s.owner), 10)); err == nil {
 		if n, err := strconv.ParseUint(u.Gid, 10, 32); err == nil {
 			return uint32(n)
@@ -229,16 +229,14 @@ func (s *Session) ownerGID() uint32 {
 	return uint32(os.Getegid())
 }
 
-// ownerOf is the person behind a run, as the spec's environment and the user
-// database describe them.
-func (s *Session) ownerOf(spec *pb.RunSpec) (sandbox.Owner, error) {
-	o := sandbox.Owner{Env: spec.GetEnv(), Path: spec.GetEnv()["PATH"], Home: spec.GetEnv()["HOME"]}
+// ownerOf is the person behind a run, as their client describes them.
+func (s *Session) ownerOf(spec *pb.RunSpec) sandbox.Owner {
+	o := sandbox.Owner{Env: spec.GetEnv(), Path: spec.GetEnv()["PATH"], Home: s.client.Home}
 	if o.Home == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return o, fault.Wrap(err, fault.Usage, "set HOME", "find your home folder")
-		}
-		o.Home = home
+		o.Home = noHome
 	}
-	return o, nil
+	return o
 }
+
+// noHome is the home of somebody who has none, as in passwd(5) on Debian.
+const noHome = "/nonexistent"

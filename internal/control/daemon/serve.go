@@ -83,7 +83,7 @@ func (d *Daemon) client(ctx context.Context, c *net.UnixConn, o handover.Offer) 
 		_ = wire.Serve(ctx, c, failing(err))
 		return
 	}
-	_ = wire.Serve(ctx, c, d.Session(settings).Handler())
+	_ = wire.Serve(ctx, c, d.Session(settings, Client{Home: o.Home, ConfigDir: o.ConfigDir()}).Handler())
 }
 
 // idle is closed when there was no client and no run for idleTime.

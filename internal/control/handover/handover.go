@@ -65,6 +65,20 @@ func FromProcess(args []string) Offer {
 	return o
 }
 
+// ConfigDir is the client's folder of configuration files: XDG_CONFIG_HOME, or
+// .config in its home; empty when it has neither.
+func (o Offer) ConfigDir() string {
+	for _, kv := range o.Env {
+		if dir, ok := strings.CutPrefix(kv, "XDG_CONFIG_HOME="); ok && filepath.IsAbs(dir) {
+			return dir
+		}
+	}
+	if !filepath.IsAbs(o.Home) {
+		return ""
+	}
+	return filepath.Join(o.Home, ".config")
+}
+
 // Decode parses an offer strictly.
 func Decode(b []byte) (Offer, error) {
 	var o Offer

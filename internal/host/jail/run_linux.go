@@ -52,6 +52,7 @@ func (f *first) start() error {
 	if err != nil {
 		return err
 	}
+	hearing()
 	f.child, err = syscall.ForkExec(exe, f.Plan.Command, &syscall.ProcAttr{
 		Env:   append([]string{}, f.Plan.Env...),
 		Files: []uintptr{uintptr(own[0]), uintptr(own[1]), uintptr(own[2])},
@@ -266,13 +267,29 @@ func exit(code int) {
 	}
 }
 
+// action is the kernel's struct sigaction.
+type action struct {
+	handler, flags, restorer uintptr
+	mask                     uint64
+}
+
+// hearing gives every signal that is ignored its default again, for the command
+// to inherit: whoever started us may ignore some (nohup), and children of make
+// ignore signal 32, which glibc keeps for itself.
+func hearing() {
+	for sig := uintptr(1); sig <= 64; sig++ {
+		var old action
+		_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&old)), 8, 0, 0)
+		if e == 0 && old.handler == 1 {
+			byDefault := action{}
+			_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
+		}
+	}
+}
+
 // deaf ignores every signal that a process of the sandbox could send. It comes
 // after the command's start, which would have inherited it.
 func (f *first) deaf() {
-	type action struct {
-		handler, flags, restorer uintptr
-		mask                     uint64
-	}
 	ignore := action{handler: 1}
 	for sig := uintptr(1); sig <= 64; sig++ {
 		switch unix.Signal(sig) {

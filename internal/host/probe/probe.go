@@ -87,8 +87,8 @@ func (r Raw) Strength(root bool) Isolation {
 	i := Isolation{Layers: []Layer{
 		identity(root), r.privileges(), r.landlock(), r.seccomp(), r.descriptors(),
 		{"end of a run", OK, "process group, pidfd and parent-death signal"},
-		{"control groups", Info, "not used in this version; memory and processes of a run are not limited by the kernel"},
-		{"namespaces", Info, "not used in this version; files and processes are shared, and guarded by the layers above"},
+		{"control groups", Info, "not for the built-in agent, whose parts have limits of their own; `agentos run` uses what controllers there are"},
+		{"namespaces", Info, "not for the built-in agent, which opens nothing; `agentos run` makes them for the program that it wraps"},
 	}}
 	var weak, missing []string
 	for _, l := range i.Layers {
