@@ -71,7 +71,7 @@ func (v *plain) started(s *agentosv1.Started) {
 		e.Para("  ", "confined by "+strings.Join(layers(s.GetStrength()), ", "))
 	}
 	if s.GetMode() == "single-run" {
-		e.Para("  ", "no daemon is running: the parts were started for this run only")
+		e.Para("  ", "its parts were started for this run only")
 	}
 	e.Printf("\n")
 }
