@@ -64,6 +64,7 @@ type Daemon struct {
 	mu       sync.Mutex
 	state    *openState         // nil until something writes
 	launcher *launcher.Launcher // nil until something is launched
+	held     map[string]*os.File
 }
 
 // openState is what is opened by the first request that writes and closed by

@@ -6,6 +6,8 @@ import (
 	"context"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"agentos/internal/control/launcher"
 	"agentos/internal/host/spawn"
 	"agentos/internal/lib/fault"
@@ -19,7 +21,7 @@ func (d *Daemon) launch() (*launcher.Launcher, error) {
 	if d.launcher != nil && d.launcher.Alive() {
 		return d.launcher, nil
 	}
-	f, err := spawn.OpenBinary(d.binary("agentos-launcher"))
+	f, err := d.programLocked("agentos-launcher")
 	if err != nil {
 		return nil, err
 	}
@@ -32,11 +34,49 @@ func (d *Daemon) launch() (*launcher.Launcher, error) {
 	return l, nil
 }
 
-// shimBinary opens the shim's program for one run.
-func (d *Daemon) shimBinary() (*os.File, error) {
-	f, err := spawn.OpenBinary(d.binary("agentos-shim"))
-	if err != nil {
-		return nil, fault.Wrap(err, fault.Unavailable, "reinstall AgentOS", "open the shim's program")
+// programs are the sister programs of a shared agentosd.
+var programs = []string{"agentos-launcher", "agentos-shim", "agentos-loop", "agentos-tool"}
+
+// hold opens the sister programs for as long as this process lives: what it
+// starts later speaks its wires, also when an upgrade has put others in their
+// place. The caller closes them.
+func (d *Daemon) hold() (release func(), err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	release = func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, f := range d.held {
+			_ = f.Close()
+		}
+		d.held = nil
 	}
-	return f, nil
+	d.held = map[string]*os.File{}
+	for _, name := range programs {
+		f, err := spawn.OpenBinary(d.binary(name))
+		if err != nil {
+			return release, err
+		}
+		d.held[name] = f
+	}
+	return release, nil
+}
+
+// program opens a sister program: the one held, or the one in its place.
+func (d *Daemon) program(name string) (*os.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.programLocked(name)
+}
+
+func (d *Daemon) programLocked(name string) (*os.File, error) {
+	f, ok := d.held[name]
+	if !ok {
+		return spawn.OpenBinary(d.binary(name))
+	}
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "", "open program %q", name)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }

@@ -28,7 +28,6 @@ import (
 	"agentos/internal/execution/toolproc"
 	"agentos/internal/host/probe"
 	"agentos/internal/host/procstatus"
-	"agentos/internal/host/spawn"
 	"agentos/internal/lib/endreason"
 	"agentos/internal/lib/fault"
 	"agentos/internal/trusted/audit"
@@ -206,7 +205,7 @@ func (o *opened) close() {
 func (d *Daemon) binaries() (*opened, error) {
 	o := &opened{}
 	for name, to := range map[string]**os.File{"agentos-loop": &o.Loop, "agentos-shim": &o.Shim, "agentos-tool": &o.Tool} {
-		f, err := spawn.OpenBinary(d.binary(name))
+		f, err := d.program(name)
 		if err != nil {
 			o.close()
 			return nil, err

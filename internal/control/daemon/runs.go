@@ -141,7 +141,7 @@ func (s *Session) wrap(st *openState, p profile.Profile, name string, ids map[pr
 	if err != nil {
 		return nil, err
 	}
-	shim, err := s.shimBinary()
+	shim, err := s.program("agentos-shim")
 	if err != nil {
 		return nil, err
 	}

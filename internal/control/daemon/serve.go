@@ -32,6 +32,11 @@ func (d *Daemon) Serve(ctx context.Context, ready func()) error {
 	if _, err := d.open(ctx); err != nil {
 		return err
 	}
+	release, err := d.hold()
+	defer release()
+	if err != nil {
+		return err
+	}
 	l, err := handover.Listen(d.cfg.StateDir)
 	if err != nil {
 		return err
