@@ -29,9 +29,10 @@ func start(e *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "run [--] CMD [ARG...]", Short: "Run any program in a sandbox", GroupID: cli.GroupRun,
 		Long: `Run a program, such as an agent that you already use, in a sandbox. It sees the
-system read only, a private /tmp, a home of its own that stays, and the current
-directory; it has no network but its own, no socket of this machine, and none of
-your secrets. What a profile gives besides: agentos profile show NAME.
+system read only, a private /tmp, a home of its own (one that stays, if the profile
+says so) and the current directory, read only unless profile or --rw say otherwise;
+it has no network but its own, no socket of this machine, and none of your secrets.
+What a profile gives: agentos profile show NAME.
 
 On a terminal the program gets a terminal of its own; what it writes passes a
 filter, so that it can't type into your shell or pose as somebody else. Otherwise
