@@ -326,6 +326,19 @@ func (p *runner) eventually(text string, argv ...string) {
 	}
 }
 
+// TestOneLog: the built-in agent and commands that only read work while a run
+// goes on, and write to and read from the one log.
+func TestOneLog(t *testing.T) {
+	as(t, func(t *testing.T, p *runner) {
+		run := strings.TrimSpace(p.Want(0, nil, "run", "-d", "--", "sleep", "1000").Out)
+		p.Want(0, []string{"Memory"}, "agent", "once", "Inspect this Linux system")
+		p.Want(0, nil, "doctor")
+		p.Want(0, []string{run}, "ps")
+		p.Want(0, nil, "kill", run)
+		p.Paired()
+	})
+}
+
 // TestStopEndsTheTree is C-13: five children, one double-forked, one in another
 // session, one that ignores every signal; all gone within a second of kill.
 func TestStopEndsTheTree(t *testing.T) {
