@@ -135,11 +135,6 @@ setpriv --reuid "$2" --regid "$3" --clear-groups agentos run -- echo from noexec
 	}
 	nowhere.env = []string{"AGENTOS_STATE_DIR=" + filepath.Join(home, "state")}
 	nowhere.ok(t, "agentos", "agent", "once", goal)
-	if _, errs, code := nowhere.run(t, "agentos", "run", "--", "true"); code != 2 || !strings.Contains(errs, "set HOME") {
-		t.Errorf("a sandbox without a home: %d %s", code, errs)
-	}
-	endDaemons(t) // the one that was started without a home has none for its next client
-	nowhere.env = append(nowhere.env, "HOME=/nonexistent")
 	nowhere.ok(t, "agentos", "run", "--", "true")
 }
 
