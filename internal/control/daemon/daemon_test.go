@@ -94,6 +94,7 @@ func (b *bench) questions() map[string]func() error {
 	log := agentosv1connect.NewAuditServiceClient(b.http, b.url)
 	policies := agentosv1connect.NewPolicyServiceClient(b.http, b.url)
 	host := agentosv1connect.NewHostServiceClient(b.http, b.url)
+	runs, work := agentosv1connect.NewRunServiceClient(b.http, b.url), b.t.TempDir()
 	return map[string]func() error{
 		"agents": func() error { _, err := agents.List(ctx, connect.NewRequest(&pb.ListAgentsRequest{})); return err },
 		"log": func() error {
@@ -113,6 +114,10 @@ func (b *bench) questions() map[string]func() error {
 		"test":       func() error { _, err := policies.Test(ctx, connect.NewRequest(&pb.PolicyTestRequest{})); return err },
 		"explain": func() error {
 			_, err := policies.Explain(ctx, connect.NewRequest(&pb.PolicyExplainRequest{Action: "tool.call", Resource: "system_inspect"}))
+			return err
+		},
+		"plan": func() error {
+			_, err := runs.Plan(ctx, connect.NewRequest(&pb.RunSpec{Profile: "claude-code", Command: []string{"true"}, Dir: work}))
 			return err
 		},
 		"doctor": func() error { _, err := host.Doctor(ctx, connect.NewRequest(&pb.DoctorRequest{})); return err },

@@ -32,7 +32,8 @@ func (s *Session) runService() *runapi.Service {
 			}
 			// Identities are bound when something runs; until then a stand-in.
 			f := folders{home: filepath.Join(s.cfg.StateDir, "homes", p.Name), scratch: filepath.Join(s.cfg.StateDir, "scratch", "run-shown")}
-			built, err := s.build("run-shown", spec, p, s.standIn(p.Name), f)
+			host := shown{made: []string{f.home, filepath.Join(f.scratch, "home"), filepath.Join(f.scratch, "tmp")}}
+			built, err := s.build("run-shown", spec, p, s.standIn(p.Name), f, host)
 			if err != nil {
 				return nil, err
 			}
@@ -112,7 +113,7 @@ func (s *Session) makeRun(ctx context.Context, spec *pb.RunSpec) (*wrapped.Run, 
 	if err != nil {
 		return nil, err
 	}
-	built, err := s.build(run, spec, p, bound{ids[principal.Agent], ids[principal.Shim]}, f)
+	built, err := s.build(run, spec, p, bound{ids[principal.Agent], ids[principal.Shim]}, f, sandbox.Local{})
 	if err == nil {
 		var r *wrapped.Run
 		if r, err = s.wrap(st, p, name, ids, built, f.scratch); err == nil {
@@ -193,7 +194,7 @@ func (s *Session) folders(run string, p profile.Profile, st sandboxplan.Strength
 	return f, nil
 }
 
-func (s *Session) build(run string, spec *pb.RunSpec, p profile.Profile, ids bound, f folders) (sandbox.Result, error) {
+func (s *Session) build(run string, spec *pb.RunSpec, p profile.Profile, ids bound, f folders, host sandbox.Host) (sandbox.Result, error) {
 	strength := sandboxplan.Strength(spec.GetStrength())
 	home, tmp := "", ""
 	if p.Home == profile.Persistent {
@@ -212,7 +213,7 @@ func (s *Session) build(run string, spec *pb.RunSpec, p profile.Profile, ids bou
 			UID: ids.agent.UID, GID: ids.agent.GID, OwnerUID: s.owner, OwnerGID: s.ownerGID(), User: "agent",
 		},
 		Owner: s.ownerOf(spec), StateDir: s.cfg.StateDir, Home: home, Tmp: tmp,
-	}, sandbox.Local{})
+	}, host)
 }
 
 // ownerGID is the group of what a run writes: without root that of this process,
