@@ -212,10 +212,24 @@ func (s *Session) authority(j gate.Journal, l *budget.Ledger, b backend.Choice) 
 	return authority.New(authority.Config{Settings: s.settings(), Owner: s.owner, Tools: tools, Model: b.Model}, j, l, s.now)
 }
 
+// places are the configured anchors. The default, the journal, is one only where
+// there is a journal; doctor says when there is none. What somebody configured
+// is never left out.
+func (s *Session) places() []config.Anchor {
+	for _, v := range s.loaded.Values {
+		if v.Key == "audit.anchors" && v.Origin == config.FromDefault {
+			if _, err := os.Stat(anchor.JournalSocket); err != nil {
+				return nil
+			}
+		}
+	}
+	return s.settings().Audit.Anchors
+}
+
 // anchors are the places outside the log that checkpoints are sent to.
 func (s *Session) anchors() ([]anchor.Anchor, error) {
 	var out []anchor.Anchor
-	for _, a := range s.settings().Audit.Anchors {
+	for _, a := range s.places() {
 		switch a.Kind {
 		case "journald":
 			out = append(out, anchor.NewJournald(""))

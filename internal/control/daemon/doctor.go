@@ -126,7 +126,7 @@ func (s *Session) checkAnchors(context.Context) (string, string, error) {
 	for i, a := range as {
 		names = append(names, a.Name())
 		place := anchor.JournalSocket
-		if c := s.settings().Audit.Anchors[i]; c.Kind == "file" {
+		if c := s.places()[i]; c.Kind == "file" {
 			place = filepath.Dir(c.Path)
 		}
 		if _, err := os.Stat(place); err != nil {

@@ -110,7 +110,11 @@ func refusal(res *http.Response) error {
 	if code == "" && e.ContextExceeded() {
 		code = string(completions.Context)
 	}
-	return &loop.ModelError{Code: code, Msg: fmt.Sprintf("%s (status %d)", e.String(), res.StatusCode)}
+	msg := e.Message // our endpoint's own words need no status
+	if code == "" || msg == "" {
+		msg = fmt.Sprintf("%s (status %d)", e.String(), res.StatusCode)
+	}
+	return &loop.ModelError{Code: code, Msg: msg}
 }
 
 // codec turns the codec's error into the loop's. An error event in a stream
