@@ -76,14 +76,6 @@ func (s *screen) sees(text string) {
 	}
 }
 
-// counts waits until a text is on the terminal n times.
-func (s *screen) counts(text string, n int) {
-	s.w.T.Helper()
-	if !within(time.Minute, func() bool { return strings.Count(s.tmux("capture-pane", "-p"), text) == n }) {
-		s.w.T.Fatalf("the terminal does not show %q %d times, but\n%s", text, n, s.tmux("capture-pane", "-p"))
-	}
-}
-
 // asks types a question until the answers are there: a change of the window's
 // size and what is typed after it go separate ways.
 func (s *screen) asks(question string, answers ...string) {
@@ -134,9 +126,6 @@ func TestScreens(t *testing.T) {
 		s.sees("long.txt")
 		s.keys("G")
 		s.sees("(END)")
-		s.resize("120", "40")
-		s.keys("g") // back to the top, in a window that is larger by ten rows
-		s.counts("line", 39)
 		s.keys("q")
 		s.ended("code 0")
 
