@@ -15,6 +15,7 @@ import (
 	"agentos/internal/control/wrapped"
 	"agentos/internal/execution/profile"
 	"agentos/internal/execution/sandbox"
+	"agentos/internal/host/cgroup"
 	"agentos/internal/host/procstatus"
 	"agentos/internal/lib/fault"
 	"agentos/internal/lib/sandboxplan"
@@ -150,7 +151,7 @@ func (s *Session) wrap(st *openState, p profile.Profile, name string, ids map[pr
 		Plan: built.Plan, Name: name, Profile: p.Name, Agent: name, Owner: s.owner, Shim: ids[principal.Shim], Root: s.root,
 		Policy: auth.Policies.Revision(), Notices: built.Notices, Scratch: scratch, Watch: built.Watch,
 	}, wrapped.Deps{
-		Gate: auth.Gate, Limits: auth.Ledger, Journal: st.store, Launcher: l, Status: procstatus.Read, Shim: shim,
+		Gate: auth.Gate, Limits: auth.Ledger, Journal: st.store, Launcher: l, Status: procstatus.Read, Usage: cgroup.Usage, Shim: shim,
 		Seal: func(ctx context.Context) { _, _, _ = sendOut(ctx, st.store, anchors) }, NewID: newID, Now: s.now,
 	}), nil
 }

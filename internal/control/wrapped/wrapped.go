@@ -49,10 +49,12 @@ type Deps struct {
 		Signal(run, signal string) error
 	}
 	Status func(pid int) (procstatus.Status, error)
-	Seal   func(ctx context.Context)
-	Shim   *os.File // opened and verified program
-	NewID  func(kind string) string
-	Now    func() time.Time
+	// Usage counts what control groups hold; -1 is unknown.
+	Usage func(groups []string) (processes, memory int64)
+	Seal  func(ctx context.Context)
+	Shim  *os.File // opened and verified program
+	NewID func(kind string) string
+	Now   func() time.Time
 }
 
 // Config is what to run.
@@ -140,6 +142,9 @@ func (r *Run) Summary() *pb.RunSummary {
 	}
 	if r.exited != nil {
 		s.Reason = r.exited.GetReason()
+	} else if r.sandbox != nil {
+		n, bytes := r.deps.Usage(r.sandbox.Started.Cgroup)
+		s.Processes, s.MemoryBytes = max(n, 0), max(bytes, 0)
 	}
 	return s
 }
