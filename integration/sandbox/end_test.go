@@ -106,17 +106,32 @@ func TestPartsKilled(t *testing.T) {
 	})
 }
 
-// part finds a process of this world's product by the name that it runs under.
-func (w *trial) part(t *testing.T, name string) int {
-	t.Helper()
-	daemon := 0
+// daemon finds this world's agentosd, or returns 0.
+func (w *world) daemon() int {
 	for _, pid := range processes(filepath.Join(bin, "agentosd")) {
 		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if strings.Contains(string(env), "HOME="+w.home+"\x00") && strings.HasPrefix(string(args), filepath.Join(bin, "agentosd")) {
-			daemon = pid
+			return pid
 		}
 	}
+	return 0
+}
+
+// dismiss ends it: it would wait for the next run.
+func (w *world) dismiss() {
+	if pid := w.daemon(); pid != 0 {
+		_ = syscall.Kill(pid, syscall.SIGTERM)
+		if !eventually(10*time.Second, func() bool { return w.daemon() == 0 }) {
+			w.t.Error("agentosd does not end")
+		}
+	}
+}
+
+// part finds a process of this world's product by the name that it runs under.
+func (w *trial) part(t *testing.T, name string) int {
+	t.Helper()
+	daemon := w.daemon()
 	if daemon == 0 {
 		t.Fatal("no agentosd of this person")
 	}

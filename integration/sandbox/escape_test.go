@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"agentos/integration/sandbox/attempt"
-	"agentos/internal/host/pty/ptytest"
 )
 
 // limits are below what the attempts on resources ask for.
@@ -167,10 +166,7 @@ func (w *trial) alone(t *testing.T, name string, c *exec.Cmd) []attempt.Result {
 // onTerminal runs c on a terminal, as its session's own.
 func (w *trial) onTerminal(t *testing.T, c *exec.Cmd) []attempt.Result {
 	t.Helper()
-	master, slave := ptytest.Open(t)
-	must(t, os.Chown(slave.Name(), w.uid, w.uid))
-	w.targets.TTY = slave.Name()
-	w.write()
+	master, slave := w.terminal()
 	if c.SysProcAttr == nil {
 		c.SysProcAttr = &syscall.SysProcAttr{}
 	}

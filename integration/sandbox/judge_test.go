@@ -113,8 +113,8 @@ func TestEscape(t *testing.T) {
 			})
 		}
 	})
-	if t.Failed() {
-		return
+	if len(all) < 2*len(people()) || root() && stops.open == nil {
+		return // it has failed
 	}
 	rows := judge(t, all, notes, stops)
 	if root() {

@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentos/integration/sandbox/attempt"
+	"agentos/internal/host/pty/ptytest"
 )
 
 // world is one person with a home, a workspace, and everything around them that
@@ -64,6 +65,7 @@ func newWorld(t *testing.T, uid int) *world {
 		Key: "agentos-escape-" + hex.EncodeToString(canary[:4]), Abstract: dir + "/abstract", Datagram: dir + "/datagram",
 		Limits: attempt.Limits{PIDs: 200, Files: 400, Memory: 400 << 20, Tmp: 24 << 20, Shm: 24 << 20, OneFile: 12 << 20},
 	}
+	t.Cleanup(w.dismiss)
 	w.makeFiles()
 	w.makeSockets()
 	w.makeNetwork()
@@ -75,8 +77,19 @@ func newWorld(t *testing.T, uid int) *world {
 		must(t, unix.Stat("/proc/self/ns/"+kind, &st))
 		w.targets.HostNS[kind] = st.Ino
 	}
-	w.write()
+	w.terminal()
 	return w
+}
+
+// terminal makes one of the person's, the one that attempts are after.
+func (w *world) terminal() (master, slave *os.File) {
+	master, slave = ptytest.Open(w.t)
+	w.own(slave.Name())
+	var st unix.Stat_t
+	must(w.t, unix.Stat(slave.Name(), &st))
+	w.targets.TTY, w.targets.TTYDev = slave.Name(), st.Dev
+	w.write()
+	return master, slave
 }
 
 // write puts the targets down where the probe finds them.

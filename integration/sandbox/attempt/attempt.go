@@ -48,6 +48,7 @@ type Targets struct {
 	Shm       int    // a SysV segment with the canary
 	Queue     string // a POSIX message queue
 	TTY       string // the caller's terminal
+	TTYDev    uint64 // the file system that it is on
 	Limits    Limits
 }
 
@@ -83,7 +84,7 @@ func All() map[string]Func {
 	all := map[string]Func{}
 	for _, group := range []map[string]Func{
 		namespaces(), procfs(), processes(), signals(), keys(), sockets(), network(), devices(),
-		mounts(), files(), ipc(), privileges(), kernel(), terminal(), cgroups(), inherited(), resources(),
+		mounts(), files(), ipc(), privileges(), kernel(), terminal(), cgroups(), inherited(), resources(), setid(),
 	} {
 		maps.Copy(all, group)
 	}

@@ -18,7 +18,7 @@ func devices() map[string]Func {
 		"device: make a character device": func(t *Targets) (string, error) { return mknod(t, unix.S_IFCHR, 1, 3) },
 		"device: make a block device":     func(t *Targets) (string, error) { return mknod(t, unix.S_IFBLK, 7, 0) },
 		"device: unexpected nodes":        unexpected,
-		"device: terminal of the caller":  func(t *Targets) (string, error) { return opens(t.TTY, unix.O_RDWR) },
+		"device: terminal of the caller":  func(t *Targets) (string, error) { return callers(t, unix.O_RDWR) },
 		"device: terminals of others":     ptys,
 	}
 	for _, d := range []string{"mem", "port", "kmsg", "loop-control", "loop0", "fuse", "net/tun", "kvm", "console", "tty1"} {
@@ -36,6 +36,23 @@ func mknod(t *Targets, kind uint32, major, minor uint32) (string, error) {
 	}
 	defer os.Remove(p)
 	return opens(p, unix.O_RDONLY)
+}
+
+// callers opens the terminal of the caller; one of the same name is another's.
+func callers(t *Targets, flags int) (string, error) {
+	fd, err := unix.Open(t.TTY, flags|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: t.TTY, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", err
+	}
+	if st.Dev != t.TTYDev {
+		return "", errNothing
+	}
+	return "opened " + t.TTY, nil
 }
 
 // unexpected looks for any device node that is not of the minimal set.

@@ -167,16 +167,13 @@ func terminal() map[string]Func {
 			}
 			return "", last
 		},
-		"tty: write to the caller's": func(t *Targets) (string, error) { return opens(t.TTY, unix.O_WRONLY) },
+		"tty: write to the caller's": func(t *Targets) (string, error) { return callers(t, unix.O_WRONLY) },
 		"tty: is the caller's": func(t *Targets) (string, error) {
-			var own, callers unix.Stat_t
+			var own unix.Stat_t
 			if err := unix.Fstat(0, &own); err != nil {
 				return "", err
 			}
-			if err := unix.Stat(t.TTY, &callers); err != nil {
-				return "", err
-			}
-			if own.Dev != callers.Dev || own.Ino != callers.Ino {
+			if own.Dev != t.TTYDev {
 				return "", errNothing
 			}
 			return "stdin is " + filepath.Base(t.TTY), nil
