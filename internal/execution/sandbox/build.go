@@ -171,10 +171,31 @@ func (b *builder) place(what, p string) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(err, fault.Usage, "check the path", "plan sandbox: look at %s %q", what, p)
 	}
+	if tree := b.planted(p, real); tree != "" {
+		return "", fault.New(fault.Denied, "name "+real+" itself, if that is what you mean",
+			"plan sandbox: %s %q leads to %q by a link inside %q, which an agent may have left there", what, p, real, tree)
+	}
 	if real != p {
 		b.note("%s %s is %s; it has that path inside", what, p, real)
 	}
 	return real, nil
+}
+
+// planted finds the tree that agents write in, or may have written in before,
+// through which path p leads out to real, or returns "".
+func (b *builder) planted(p, real string) string {
+	if b.dir == "" {
+		return "" // the workspace itself: the person is in it
+	}
+	for _, tree := range append([]string{b.req.Dir}, b.req.RW...) {
+		to, _, err := resolve(b.host, tree)
+		for _, t := range []string{tree, to} {
+			if err == nil && t != p && sandboxplan.Below(p, t) && !sandboxplan.Below(real, to) {
+				return t
+			}
+		}
+	}
+	return ""
 }
 
 // tooWide refuses folders whose grant would hand out other things as well.
