@@ -153,7 +153,8 @@ func TestScreens(t *testing.T) {
 		s.sees("\nready")
 		s.keys("C-z")
 		s.sees("Stopped")
-		s.keys("kill %1; wait %1; echo code-was-$?", "Enter")
+		// wait answers at once for a stopped job, so let it go on first.
+		s.keys("bg %1; kill %1; wait %1; echo code-was-$?", "Enter")
 		s.sees("code-was-143")
 		s.keys("exit 5", "Enter")
 		s.ended("code 5")

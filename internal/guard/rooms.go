@@ -31,7 +31,7 @@ func wiring() map[string]int {
 		"internal/control/authority":  9,  // the gate and each of its stages
 		"internal/control/supervisor": 14, // a run's parts, each with its wire, and what the gate needs of it
 		"internal/control/wrapped":    8,  // a run's two parts, their wires, and four words of trusted for its records
-		"internal/control/daemon":     27, // every service of the control API with what it is made of
+		"internal/control/daemon":     28, // every service of the control API with what it is made of
 	}
 }
 
