@@ -8,7 +8,11 @@ set -eu
 # rpm: package databases for package_query.
 # gcc, libc6-dev: the race detector.
 # fish, lintian, man-db, zsh: what is in the package is read by those who read it.
-need="ca-certificates dbus fish gcc git libc6-dev lintian man-db rpm systemd systemd-journal-remote zsh"
+# less, procps, python3, tmux, vim: programs and terminals that runs are tried with.
+need="ca-certificates dbus fish gcc git less libc6-dev lintian man-db procps python3 rpm systemd systemd-journal-remote tmux vim zsh"
+# nodejs, npm: agents come from npm; a Node.js from elsewhere will do.
+command -v npm >/dev/null || need="$need nodejs npm"
+# bubblewrap is the peer of `make bench` only.
 
 missing=
 for p in $need; do

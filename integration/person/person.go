@@ -133,7 +133,7 @@ func (r Result) String() string {
 // Do runs one command to its end.
 func (p *Person) Do(args ...string) Result {
 	p.T.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.T.Context()), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.T.Context()), 4*time.Minute)
 	defer cancel()
 	c := p.Cmd(ctx, args...)
 	var out, errb bytes.Buffer
