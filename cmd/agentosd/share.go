@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"agentos/internal/control/handover"
 	"agentos/internal/lib/fault"
@@ -76,6 +79,12 @@ func startServer(ctx context.Context, self string, args []string, stateDir strin
 	cmd := exec.Command(self, append([]string{"--serve"}, args...)...)
 	cmd.ExtraFiles = []*os.File{w}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// It outlives this client, so it keeps nothing of it: no descriptor that was
+	// left open for us, and of the environment only what settings are read from.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fault.Wrap(err, fault.Unavailable, "use linux 5.11 or newer", "keep descriptors from the shared agentosd")
+	}
+	cmd.Env = append(handover.FromProcess(nil).Env, "HOME="+os.Getenv("HOME"), "PATH="+os.Getenv("PATH"))
 	err = cmd.Start()
 	_ = w.Close()
 	if err != nil {

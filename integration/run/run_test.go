@@ -326,6 +326,43 @@ func (p *runner) eventually(text string, argv ...string) {
 	}
 }
 
+// TestSharedKeepsNothing: the shared agentosd outlives its first client, and has
+// neither that client's secrets in its environment nor a descriptor of it.
+func TestSharedKeepsNothing(t *testing.T) {
+	as(t, func(t *testing.T, p *runner) {
+		const canary = "canary-5e1d-of-the-first-client"
+		p.Env = append(p.Env, "SOME_TOKEN="+canary)
+		held := filepath.Join(p.Home, "held")
+		f, err := os.Create(held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		c := p.Cmd(t.Context(), "run", "-d", "--", "sleep", "1000")
+		c.ExtraFiles = []*os.File{f, f, f, f, f, f}
+		out, err := c.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := strings.TrimSpace(string(out))
+		pid := p.family(run, "agentosd")[0]
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil || bytes.Contains(env, []byte(canary)) {
+			t.Errorf("environment %q, %v", env, err)
+		}
+		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		if err != nil || len(fds) == 0 {
+			t.Fatal(fds, err)
+		}
+		for _, fd := range fds {
+			if target, _ := os.Readlink(fd); target == held {
+				t.Errorf("%s is %s", fd, target)
+			}
+		}
+		p.Want(0, nil, "kill", run)
+	})
+}
+
 // TestOneLog: the built-in agent and commands that only read work while a run
 // goes on, and write to and read from the one log.
 func TestOneLog(t *testing.T) {
