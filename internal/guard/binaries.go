@@ -35,7 +35,7 @@ func links() []link {
 			"net/http", "connectrpc.com", "github.com/modelcontextprotocol/go-sdk"}, state...),
 			"the launcher may be root: it parses the launch wire and makes sandboxes, nothing else"},
 		{"agentos-probe", append([]string{"internal/trusted", "internal/reasoning", "internal/control", "internal/cli", "internal/client", "internal/system", "internal/execution",
-			"internal/host", "internal/api", "net/http", "connectrpc.com", "github.com"}, state...),
+			"internal/host", "internal/api", "net/http", "connectrpc.com", "github.com/modelcontextprotocol/go-sdk"}, state...),
 			"the probe stands where an agent stands and judges the rest: it shares no code with what it judges but the plan's format"},
 		{"agentos-tool", append([]string{"internal/trusted", "internal/reasoning", "internal/control", "internal/cli", "internal/execution/model", "internal/execution/toolproc", "github.com/modelcontextprotocol/go-sdk"}, state...),
 			"a tool's process reads what its confinement lists and nothing decides in it"},

@@ -1,14 +1,15 @@
 // Package sandboxplan is the plan of a wrapped agent's sandbox, as data: what it
 // sees, who it is, what it may use. execution/sandbox makes plans, host/jail
-// carries them out, `--explain` prints them. Nothing here touches the machine.
+// carries them out, `--explain` prints them, cmd/agentos-probe tries them. Nothing here touches the machine.
 //
 // State owned: none. Imports: lib/fault. Imported by: execution/sandbox,
-// host/jail, api/launchwire, control, cmd/agentos-launcher. Portable.
+// host/jail, api/launchwire, control, cli/run, cmd/agentos-launcher,
+// cmd/agentos-probe. Portable.
 // Invariants: what a plan does not list is absent (INV-02, C-10); Check refuses
 // what could not be enforced or would widen the sandbox, and both sides of the
 // launch wire call it, because the launcher may be root and its caller isn't.
-// Format: docs/spec/sandbox-plan.md. Tests: check_test.go, FuzzCheck,
-// FuzzLimits.
+// Formats: docs/spec/sandbox-plan.md and sandbox-probe.md. Tests: check_test.go,
+// probe_test.go, FuzzCheck, FuzzLimits, FuzzProbe.
 package sandboxplan
 
 // Version is the plan format.
