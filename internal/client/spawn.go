@@ -13,8 +13,11 @@ func SystemDirs() []string { return []string{"/usr/libexec/agentos", "/usr/lib/a
 
 // Find returns the agentosd beside the running program, or the first one in
 // dirs. It never searches PATH: what runs is what was installed together.
-func Find(dirs []string) (string, error) {
-	name := "agentosd"
+func Find(dirs []string) (string, error) { return FindProgram("agentosd", dirs) }
+
+// FindProgram returns another program of ours, found as Find finds agentosd.
+func FindProgram(name string, dirs []string) (string, error) {
+	program := name
 	if runtime.GOOS == "windows" {
 		name += ".exe"
 	}
@@ -29,6 +32,6 @@ func Find(dirs []string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", fault.New(fault.Unavailable, "run make build, or install agentosd beside agentos",
-		"find agentosd: it is not in %q", looked)
+	return "", fault.New(fault.Unavailable, "run make build, or install "+program+" beside agentos",
+		"find %s: it is not in %q", program, looked)
 }

@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // options are the flags of `agentos run`.
@@ -54,6 +55,16 @@ it says so on standard error after "agentos:"; see agentos help exit-codes.`,
 	f := c.Flags()
 	f.SortFlags = false
 	f.SetInterspersed(false) // what follows CMD is CMD's
+	o.sandboxFlags(f)
+	f.BoolVarP(&o.detach, "detach", "d", false, "leave it running and print its ID")
+	f.BoolVar(&o.explain, "explain", false, "show the sandbox and why it is so; run nothing")
+	f.BoolVar(&o.tty, "tty", false, "a terminal of its own (otherwise: when all three streams are one)")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
+	return c
+}
+
+// sandboxFlags are those that say what the sandbox is.
+func (o *options) sandboxFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.profile, "profile", "", "what it gets; chosen by the command's name, see agentos profile list")
 	f.StringVar(&o.name, "name", "", "what to call the run")
 	f.StringArrayVar(&o.rw, "rw", nil, "a path that it may write; repeat for more")
@@ -62,11 +73,6 @@ it says so on standard error after "agentos:"; see agentos help exit-codes.`,
 	f.StringArrayVar(&o.sockets, "allow-sockets", nil, "a tree, or one socket or FIFO in a granted tree, that it may reach")
 	f.StringArrayVar(&o.limits, "limit", nil, "KEY=VALUE: pids=200, memory=2G, cpu=150%, …")
 	f.StringVar(&o.strength, "strength", "", "full, rootless or landlock-only; it never gets less than this")
-	f.BoolVarP(&o.detach, "detach", "d", false, "leave it running and print its ID")
-	f.BoolVar(&o.explain, "explain", false, "show the sandbox and why it is so; run nothing")
-	f.BoolVar(&o.tty, "tty", false, "a terminal of its own (otherwise: when all three streams are one)")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
-	return c
 }
 
 func (o *options) run(c *cobra.Command, e *cli.Env, args []string) error {
