@@ -42,7 +42,7 @@ mkdir -p "$root/DEBIAN" "$doc"
 
 # Programs.
 install -D -m 755 "$bin/agentos" "$root/usr/bin/agentos"
-for p in agentosd agentos-launcher agentos-loop agentos-shim agentos-tool; do
+for p in agentosd agentos-launcher agentos-loop agentos-probe agentos-shim agentos-tool; do
 	install -D -m 755 "$bin/$p" "$root/usr/libexec/agentos/$p"
 done
 

@@ -116,7 +116,7 @@ func contents(t *testing.T, deb, src string) string {
 	dir := t.TempDir()
 	sh(t, nil, "dpkg-deb", "-x", deb, dir)
 	progs := []string{"usr/bin/agentos"}
-	for _, p := range []string{"agentosd", "agentos-launcher", "agentos-loop", "agentos-shim", "agentos-tool"} {
+	for _, p := range []string{"agentosd", "agentos-launcher", "agentos-loop", "agentos-probe", "agentos-shim", "agentos-tool"} {
 		progs = append(progs, "usr/libexec/agentos/"+p)
 	}
 	var found []string
