@@ -45,7 +45,7 @@ func (j *Jail) check(p *sandboxplan.Plan) error {
 	switch p.Strength {
 	case sandboxplan.Full:
 		if os.Geteuid() != 0 {
-			return missing(unix.EPERM, "root", "install the launcher as a service, or run with --strength rootless", "give the agent a UID of its own")
+			return missing(unix.EPERM, "root", "run it as root, or with --strength rootless", "give the agent a UID of its own")
 		}
 	case sandboxplan.Rootless, sandboxplan.LandlockOnly:
 		if int(p.Identity.UID) != uid || int(p.Identity.GID) != gid {
