@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,7 +45,9 @@ func behave(name string) int {
 			fmt.Print(strings.Repeat("x", 1<<16))
 		}
 	case "hang":
-		select {}
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGUSR1) // the runtime calls plain waiting a deadlock
+		<-c
 	case "fails":
 		fmt.Fprintln(os.Stderr, "broken inside")
 		return 3
