@@ -74,8 +74,8 @@ func pipeline(ctx context.Context, src Source, in *inspector, workers int, use f
 		in  Bundle
 		out chan *inspected
 	}
-	jobs := make(chan job)
-	order := make(chan chan *inspected, 2*workers) // bounds what is in flight
+	jobs := make(chan job, 4*workers)
+	order := make(chan chan *inspected, 8*workers) // bounds what is in flight
 	var readErr error
 	var wg sync.WaitGroup
 	wg.Go(func() {
