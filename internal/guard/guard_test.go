@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,7 +99,8 @@ func unpack(t *testing.T, name string) (want []string, tree *Tree) {
 			}
 			continue
 		}
-		write(t, dir, f.Name, f.Data)
+		// A tilde cuts words that no file of this tree may hold.
+		write(t, dir, f.Name, bytes.ReplaceAll(f.Data, []byte("~"), nil))
 	}
 	slices.Sort(want)
 	tree, err = Load(dir)
