@@ -232,6 +232,15 @@ func TestPlanted(t *testing.T) {
 	})
 }
 
+// TestAnchorFails: an anchor that somebody configured and that can't take the
+// checkpoint is told at the end of a run, not passed over.
+func TestAnchorFails(t *testing.T) {
+	as(t, func(t *testing.T, p *runner) {
+		p.Env = []string{"AGENTOS_AUDIT_ANCHORS=file:" + filepath.Join(p.Home, "no", "such", "folder", "anchor")}
+		p.Want(0, []string{"not anchored"}, "run", "--", "true")
+	})
+}
+
 // TestSockets: a socket of somebody else in a granted tree refuses the start,
 // unless it is allowed by name.
 func TestSockets(t *testing.T) {

@@ -152,7 +152,7 @@ func (s *Session) wrap(st *openState, p profile.Profile, name string, ids map[pr
 		Policy: auth.Policies.Revision(), Notices: built.Notices, Scratch: scratch, Watch: built.Watch,
 	}, wrapped.Deps{
 		Gate: auth.Gate, Limits: auth.Ledger, Journal: st.store, Launcher: l, Status: procstatus.Read, Usage: cgroup.Usage, Shim: shim,
-		Seal: func(ctx context.Context) { _, _, _ = sendOut(ctx, st.store, anchors) }, NewID: newID, Now: s.now,
+		Seal: func(ctx context.Context) []string { _, _, notices := sendOut(ctx, st.store, anchors); return notices }, NewID: newID, Now: s.now,
 	}), nil
 }
 

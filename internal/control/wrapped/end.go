@@ -87,8 +87,8 @@ func (r *Run) end(e ending) {
 	}
 	planted := appeared(r.cfg.Watch)
 	if len(planted) > 0 {
-		r.publish(r.ctx, &pb.RunOutput{Output: &pb.RunOutput_Notice{Notice: &pb.Notice{Text: "the program made " + strings.Join(planted, ", ") +
-			", from where Git takes instructions: look at it, and remove it before you use the repository"}}})
+		r.tell("the program made " + strings.Join(planted, ", ") +
+			", from where Git takes instructions: look at it, and remove it before you use the repository")
 	}
 	r.cancel(errStopped)
 	if r.cfg.Scratch != "" {
@@ -116,13 +116,26 @@ func (r *Run) end(e ending) {
 		x.Reason, x.Detail, x.Next = string(endreason.Internal), fmt.Sprintf("the end could not be recorded: %v", err), fault.NextOf(err)
 	} else {
 		x.AuditLast = rc.FirstSeq
-		r.deps.Seal(ctx)
+		for _, notice := range r.deps.Seal(ctx) {
+			r.tell(notice)
+		}
 	}
 	r.mu.Lock()
 	r.state = state
 	r.mu.Unlock()
 	r.finish(x)
 	close(r.done)
+}
+
+// tellGrace is how long the end of a run waits for a reader that doesn't read.
+const tellGrace = 2 * time.Second
+
+// tell gives everybody who is attached a notice, also when the run was stopped:
+// its own context is over by then.
+func (r *Run) tell(text string) {
+	ctx, cancel := context.WithTimeout(context.Background(), tellGrace)
+	defer cancel()
+	r.publish(ctx, &pb.RunOutput{Output: &pb.RunOutput_Notice{Notice: &pb.Notice{Text: text}}})
 }
 
 // appeared lists the watched paths that are there.

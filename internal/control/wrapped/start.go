@@ -33,6 +33,10 @@ func (r *Run) Start(ctx context.Context) error {
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.began = r.deps.Now()
 	if err := r.recordStart(ctx); err != nil {
+		_ = r.deps.Shim.Close()
+		if r.cfg.Scratch != "" {
+			_ = os.RemoveAll(r.cfg.Scratch)
+		}
 		close(r.done)
 		return err
 	}

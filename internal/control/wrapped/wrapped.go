@@ -51,7 +51,8 @@ type Deps struct {
 	Status func(pid int) (procstatus.Status, error)
 	// Usage counts what control groups hold; -1 is unknown.
 	Usage func(groups []string) (processes, memory int64)
-	Seal  func(ctx context.Context)
+	// Seal anchors the log and returns what a person must know of it.
+	Seal  func(ctx context.Context) []string
 	Shim  *os.File // opened and verified program
 	NewID func(kind string) string
 	Now   func() time.Time

@@ -89,7 +89,7 @@ func newRun(t *testing.T, w *world) *Run {
 	return New(Config{
 		Plan: sandboxplan.Plan{Run: "run-1", Command: []string{"true"}}, Name: "n", Agent: "n", Owner: 1000,
 		Shim: principal.Binding{Role: principal.Shim, Agent: "n", UID: uint32(os.Getuid()), GID: uint32(os.Getgid())},
-	}, Deps{Gate: w, Limits: w, Journal: w, Launcher: noLauncher{t}, Status: procstatus.Read, Usage: func([]string) (int64, int64) { return -1, -1 }, Seal: func(context.Context) { w.sealed++ },
+	}, Deps{Gate: w, Limits: w, Journal: w, Launcher: noLauncher{t}, Status: procstatus.Read, Usage: func([]string) (int64, int64) { return -1, -1 }, Seal: func(context.Context) []string { w.sealed++; return []string{"not anchored"} },
 		Shim: shim, NewID: func(k string) string { return k + "-1" }, Now: time.Now})
 }
 
